@@ -21,13 +21,12 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 if __package__ in {None, ""}:
     # Started by path in isolated mode: the package's parent is not on the path, and nothing else of it is wanted.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, os.path.realpath(__file__).rsplit("/", 3)[0])
 
 from bot.agents import procs
 
@@ -260,7 +259,7 @@ def main() -> None:
     fd = _open_orders()
     os.set_inheritable(fd, True)  # noqa: FBT003  # positional only
     mark = os.environ.get(procs.MARK, "")
-    here = str(Path(__file__).resolve())
+    here = os.path.realpath(__file__)
     argv = [sys.executable, "-I", "-S", here, "--orders-fd", str(fd), *sys.argv[1:]]
     os.execve(sys.executable, argv, {procs.MARK: mark})  # noqa: S606
 

@@ -13,8 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 #: The environment variable that the launcher and all its descendants carry.
 MARK = "NIGHTPORTER_MARK"
@@ -27,9 +26,8 @@ _PAUSE_S = 0.004
 _CLEAN_PASSES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Proc:
-    """One process as /proc shows it."""
+class Proc(NamedTuple):
+    """One process as /proc shows it. No dataclass: importing those costs the launcher a third of its start."""
 
     pid: int
     ppid: int
@@ -46,7 +44,8 @@ class Proc:
 
 def boot_id() -> str:
     """The kernel's id of this boot (random(4)); pids and start times mean nothing under another one."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
+        return file.read().strip()
 
 
 def host() -> str:
