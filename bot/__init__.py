@@ -1,0 +1,1 @@
+"""Nightporter: a bridge between chat channels and coding agents that can wait."""

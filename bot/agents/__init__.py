@@ -1,0 +1,1 @@
+"""Coding agents behind one interface: see `bot.agents.base`."""
