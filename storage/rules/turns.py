@@ -20,7 +20,7 @@ from storage.events import (
     Touch,
     Value,
 )
-from storage.models import Conversation, PartKind, PromptKind, Run, Snapshot
+from storage.models import PartKind, PromptKind, Run, Snapshot
 from storage.rules import view
 from storage.states import (
     ACTIVE_RUN,
@@ -165,7 +165,7 @@ def settle(snap: Snapshot, event: Settle, now_ms: int) -> tuple[Change, ...] | R
         changes.append(Touch(Entity.SESSION, run.session_id, {"native_id": event.native_id}))
     words = () if run.stop_requested or run.skipped_why is not None else event.parts
     changes += view.add_parts(conversation, (*words, *event.notices), now_ms, run.id)
-    if _answered(run, after, event, conversation):
+    if _answered(run, after, event):
         changes.append(view.attend(conversation, now_ms))
     return tuple(changes)
 
@@ -189,16 +189,10 @@ def _outcome(run: Run, event: Settle) -> RunState:
     return RunState.INTERRUPTED
 
 
-def _answered(run: Run, after: RunState, event: Settle, conversation: Conversation) -> bool:
+def _answered(run: Run, after: RunState, event: Settle) -> bool:
     """A person's message that the agent answered counts as addressed, even where nobody mentioned the bot."""
     spoke = any(p.kind in {PartKind.ANSWER, PartKind.SENT} for p in event.parts)
-    return (
-        run.kind is PromptKind.USER
-        and after is RunState.SUCCEEDED
-        and run.skipped_why is None
-        and spoke
-        and conversation.unattended_runs > 0
-    )
+    return run.kind is PromptKind.USER and after is RunState.SUCCEEDED and run.skipped_why is None and spoke
 
 
 def _settle_prompts(snap: Snapshot, run: Run, why: str) -> list[Change]:

@@ -34,7 +34,8 @@ def wait(snap: Snapshot, event: Wait, now_ms: int, rules: Rules) -> tuple[Change
     conversation = view.find(snap.conversations, run.conversation_id)
     if conversation is None:
         return view.NOT_FOUND
-    if view.unattended(conversation, now_ms, rules):
+    if not run.kind.of_people and view.unattended(conversation, now_ms, rules):
+        # A person's own turn may always ask: its wake is checked again when it is claimed.
         return Refusal(Code.UNATTENDED)
     changes: list[Change] = [
         view.move_continuation(c, ContinuationState.DROPPED, "a later wait of the same turn", by="agent", told=True)
