@@ -123,8 +123,8 @@ class Die:
 
 Statement = Say | Think | CallOurs | CallTool | UseTool | Shell | SubAgent | Sleep | Recall | Fail | Limit | Hang | Die
 
-#: What ends an assistant message, since the agent has to answer before the model goes on.
-TOOL_STATEMENTS = (CallOurs, CallTool, UseTool, Shell, SubAgent)
+#: A tool call. It ends an assistant message, since the agent has to answer before the model goes on.
+ToolStatement = CallOurs | CallTool | UseTool | Shell | SubAgent
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import assert_never
 
 from bot.agents.base import ErrorKind
 from bot.agents.script import (
-    TOOL_STATEMENTS,
     CallOurs,
     CallTool,
     Die,
@@ -27,6 +26,7 @@ from bot.agents.script import (
     Sleep,
     SubAgent,
     Think,
+    ToolStatement,
     UseTool,
     parse,
 )
@@ -86,7 +86,7 @@ def _due(request: ModelRequest) -> tuple[list[Line], bool]:
     groups: list[list[Line]] = [[]]
     for line in parse(request.last_prompt):
         previous = groups[-1][-1].statement if groups[-1] else None
-        if isinstance(previous, TOOL_STATEMENTS) and not line.together:
+        if isinstance(previous, ToolStatement) and not line.together:
             groups.append([])
         groups[-1].append(line)
     return (groups[done] if done < len(groups) else []), done > 0
