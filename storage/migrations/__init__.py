@@ -1,0 +1,1 @@
+"""Alembic's scripts, one for each change of the schema. A script that was released is never edited."""

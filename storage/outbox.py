@@ -1,0 +1,53 @@
+"""Reads the messages to post: what comes next in each channel, and what became of a run's words."""
+
+from __future__ import annotations
+
+from sqlalchemy import and_, func, or_, select
+
+from storage.models import ConversationId, Part, PartId, RunId
+from storage.reader import Reader
+from storage.rows import PARTS
+from storage.schema import OPEN_PARTS, one_of, parts
+from storage.states import PartState
+
+_SENDING = and_(OPEN_PARTS, one_of(parts.c.state, PartState.SENDING))
+
+
+class Outbox:
+    """Read-only."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def by_id(self, part_id: PartId) -> Part | None:
+        """One part."""
+        return await self._reader.one(PARTS, PARTS.light().where(parts.c.id == part_id))
+
+    async def by_nonce(self, nonce: str) -> Part | None:
+        """The part whose current generation has this nonce: for the echo of our own message."""
+        return await self._reader.one(PARTS, PARTS.light().where(parts.c.nonce == nonce))
+
+    async def of_run(self, run_id: RunId) -> tuple[Part, ...]:
+        """A run's parts in order, its notices included."""
+        return await self._reader.all(PARTS, PARTS.light().where(parts.c.run_id == run_id).order_by(parts.c.seq))
+
+    async def sendable(self, now_ms: int, limit: int) -> tuple[Part, ...]:
+        """The first open part of each channel, longest queued first, if somebody could act on it.
+
+        That is: it is ready; or it is being sent, and the deadline of its attempt has passed.
+        """
+        first = select(parts.c.conversation_id, func.min(parts.c.seq).label("seq")).where(OPEN_PARTS)
+        heads = first.group_by(parts.c.conversation_id).subquery()
+        at_head = and_(parts.c.conversation_id == heads.c.conversation_id, parts.c.seq == heads.c.seq)
+        actionable = or_(one_of(parts.c.state, PartState.READY), parts.c.deadline_ms < now_ms)
+        query = PARTS.light().join(heads, at_head).where(OPEN_PARTS, actionable)
+        return await self._reader.all(PARTS, query.order_by(parts.c.queued_ms, parts.c.id).limit(limit))
+
+    async def held_by_others(self, instance: str) -> tuple[Part, ...]:
+        """Parts that other processes were sending: to be taken over once those are gone."""
+        return await self._reader.all(PARTS, PARTS.light().where(_SENDING, parts.c.holder != instance).order_by(parts.c.id))
+
+    async def backlog(self, conversation_id: ConversationId) -> tuple[Part, ...]:
+        """What is not in the channel yet, in order."""
+        query = PARTS.light().where(parts.c.conversation_id == conversation_id, OPEN_PARTS)
+        return await self._reader.all(PARTS, query.order_by(parts.c.seq))
