@@ -42,7 +42,6 @@ def run(config_path: Path | None, log_format: str, log_level: str) -> int:
     # First of all: it may execute this command anew.
     env = shed_secrets()
 
-    from bot import app
     from bot.checks import require
     from bot.logs import configure_logs
     from bot.settings import load_settings
@@ -50,6 +49,10 @@ def run(config_path: Path | None, log_format: str, log_level: str) -> int:
     settings = load_settings(_config_file(config_path, env), env)
     configure_logs("json" if log_format == "json" else "text", log_level, settings.secrets())
     require(settings)
+
+    # Discord and the agents only now: a wrong configuration is told at once.
+    from bot import app
+
     return app.run(settings)
 
 
