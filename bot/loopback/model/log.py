@@ -94,7 +94,7 @@ def _prompt_texts(message: Wire) -> list[str]:
     blocks = blocks_of(message)
     if message.get("role") != "user" or any(block.get("type") == "tool_result" for block in blocks):
         return []
-    ours = ("<system-reminder>", "[Request interrupted")
+    ours = ("<system-reminder>", "[Request interrupted", "Your response above was cut off mid-stream")
     return [text for block in blocks if (text := str(block.get("text", ""))).strip() and not text.lstrip().startswith(ours)]
 
 

@@ -177,7 +177,8 @@ class ModelApi:
                 return await _for_ever()
             case Drop():
                 self.log.append("error", entry.request, request_seq=entry.seq, text="dropped")
-                return _drop(request)
+                _drop(request)
+                return response
             case Malformed():
                 await response.write(b"event: content_block_delta\ndata: {this is no JSON\n\n")
             case ErrorEvent(kind, message):
@@ -227,5 +228,6 @@ async def _for_ever() -> web.StreamResponse:
 
 def _drop(request: web.Request) -> web.StreamResponse:
     if request.transport is not None:
-        request.transport.abort()
-    raise ConnectionResetError("cut on request")
+        # What was written arrives, its proper end does not.
+        request.transport.close()
+    return web.Response()
