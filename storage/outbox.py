@@ -51,3 +51,14 @@ class Outbox:
         """What is not in the channel yet, in order."""
         query = PARTS.light().where(parts.c.conversation_id == conversation_id, OPEN_PARTS)
         return await self._reader.all(PARTS, query.order_by(parts.c.seq))
+
+    async def posted_since(self, conversation_id: ConversationId, since_ms: int) -> tuple[Part, ...]:
+        """What is known to be in the channel since then, in order: those messages of its history are accounted for."""
+        mine = and_(parts.c.conversation_id == conversation_id, parts.c.message_id.is_not(None), parts.c.delivered_ms >= since_ms)
+        return await self._reader.all(PARTS, PARTS.light().where(mine).order_by(parts.c.seq))
+
+    async def troubled(self, conversation_id: ConversationId, limit: int) -> tuple[Part, ...]:
+        """What did not arrive for sure, newest first: unknown, failed, expired."""
+        bad = one_of(parts.c.state, PartState.UNKNOWN, PartState.FAILED, PartState.EXPIRED)
+        query = PARTS.light().where(parts.c.conversation_id == conversation_id, bad)
+        return await self._reader.all(PARTS, query.order_by(parts.c.seq.desc()).limit(limit))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import and_
+from sqlalchemy import and_, func, select
 
-from storage.models import ConversationId, Prompt, PromptId, RunId
+from storage.models import ConversationId, Prompt, PromptId, PromptKind, RunId
 from storage.reader import Reader
 from storage.rows import PROMPTS
 from storage.schema import LIVE_PROMPTS, one_of, prompts
@@ -42,3 +42,9 @@ class Prompts:
         """What a run took, in order. A released run has given its prompts back."""
         query = PROMPTS.light().where(prompts.c.run_id == run_id)
         return await self._reader.all(PROMPTS, query.order_by(prompts.c.ordered_ms, prompts.c.id))
+
+    async def people_since(self, conversation_id: ConversationId, since_ms: int) -> int:
+        """How many messages of people were stored after that time."""
+        mine = and_(prompts.c.conversation_id == conversation_id, one_of(prompts.c.kind, PromptKind.USER), prompts.c.created_ms > since_ms)
+        ((count,),) = await self._reader.records(select(func.count()).select_from(prompts).where(mine))
+        return int(count)
