@@ -121,7 +121,7 @@ def test_warnings_of_python_are_log_lines() -> None:
 
 
 def test_configuring_twice_does_not_write_twice() -> None:
-    captured("json")
     stream = captured("json")
+    configure_logs("json", "info", [], stream)
     structlog.get_logger("bot").info("once")
     assert len(stream.getvalue().splitlines()) == 1

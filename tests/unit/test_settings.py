@@ -98,8 +98,8 @@ def test_the_environment_alone_is_enough(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_process_environment_is_never_read_behind_the_callers_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NIGHTPORTER_LIMITS__QUEUE", "7")
-    assert load(folder).limits.queue == 50
+    monkeypatch.setenv("NIGHTPORTER_AGENTS__CLAUDE__MODEL", "another")
+    assert load(folder).agents.claude.model is None
 
 
 def test_what_our_processes_tell_each_other_is_no_setting(folder: Path) -> None:
