@@ -1,0 +1,1 @@
+"""The Discord adapter: the only part, with the cogs, that knows discord.py."""
