@@ -32,13 +32,17 @@ class Writer:
     by: str
     now_ms: int
     _real: dict[tuple[Entity, int], int] = field(default_factory=dict)
+    _entries: list[dict[str, Value]] = field(default_factory=list)
 
     async def apply(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
         """The changes as they were written, with real ids.
 
         Raises StaleFence if a row was not as expected, Impossible if a move is not in the table of states; the caller rolls back.
         """
-        return tuple([await self._apply(change) for change in changes])
+        written = tuple([await self._apply(change) for change in changes])
+        if self._entries:
+            await self.conn.execute(insert(journal), self._entries)
+        return written
 
     async def _apply(self, change: Change) -> Change:
         match change:
@@ -66,7 +70,7 @@ class Writer:
         if isinstance(placeholder, int):
             self._real[change.entity, placeholder] = row_id
         owner = row_id if isinstance(row, Conversation) else values["conversation_id"]
-        await self._note(change.entity, row_id, owner, None, state or BOUND, change.why)
+        self._note(change.entity, row_id, owner, None, state or BOUND, change.why)
         return replace(change, row=_with(row, {**values, "id": row_id}))
 
     async def _move(self, change: Move) -> Move:
@@ -75,7 +79,7 @@ class Writer:
         sets = self._resolved(change.sets)
         row_id = self._real_id(change.entity, change.id)
         owner = await self._write(change.entity, row_id, {**sets, "state": change.after.value}, change.before, change.fence)
-        await self._note(change.entity, row_id, owner, change.before, change.after, change.why)
+        self._note(change.entity, row_id, owner, change.before, change.after, change.why)
         return replace(change, id=row_id, sets=sets)
 
     async def _touch(self, change: Touch) -> Touch:
@@ -101,18 +105,18 @@ class Writer:
             raise StaleFence(f"{entity} {row_id} is no longer {state or 'there'}, or has another owner.")
         return found
 
-    async def _note(self, entity: Entity, row_id: int, owner: Value, before: State | None, after: State | str, why: str) -> None:
-        await self.conn.execute(
-            insert(journal).values(
-                at_ms=self.now_ms,
-                entity=entity.value,
-                entity_id=row_id,
-                conversation_id=owner,
-                before=None if before is None else before.value,
-                after=str(after),
-                why=clean(why),
-                by=clean(self.by),
-            )
+    def _note(self, entity: Entity, row_id: int, owner: Value, before: State | None, after: State | str, why: str) -> None:
+        self._entries.append(
+            {
+                "at_ms": self.now_ms,
+                "entity": entity.value,
+                "entity_id": row_id,
+                "conversation_id": owner,
+                "before": None if before is None else before.value,
+                "after": str(after),
+                "why": clean(why),
+                "by": clean(self.by),
+            }
         )
 
     def _resolved(self, values: Mapping[str, Value]) -> dict[str, Value]:

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from storage import events as e
 from storage.events import Event
 from storage.models import Rules, Snapshot
-from storage.schema import parts, prompts
-from storage.snapshots import Candidate, Collector
+from storage.schema import continuations, parts, prompts, runs
+from storage.snapshots import Candidate, Collector, owner_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,20 @@ class Loader:
                 await rows.whole(event.conversation_id)
                 await rows.open_parts(event.conversation_id)
             case e.Edit() | e.Remove():
-                await rows.whole(await rows.owner_of_prompt(event.prompt_id))
+                await rows.whole(owner_of(prompts, event.prompt_id))
                 await rows.prompt_with(prompts.c.id == event.prompt_id)
             case e.Cancel() | e.WakeNow() | e.Due():
-                await rows.whole(await rows.owner_of_continuation(event.continuation_id))
+                await rows.whole(owner_of(continuations, event.continuation_id))
                 await rows.continuation(event.continuation_id)
             case e.Renew():
-                await rows.lock(await rows.owner_of_run(event.run_id))
+                await rows.lock(owner_of(runs, event.run_id))
                 await rows.run(event.run_id)
             case e.Resume():
-                await rows.lock(await rows.owner_of_run(event.run_id))
+                await rows.lock(owner_of(runs, event.run_id))
                 await rows.run(event.run_id)
                 await rows.prompt_with(prompts.c.source_key == f"resume:{event.run_id}")
             case e.Skip():
-                await rows.whole(await rows.owner_of_run(event.run_id))
+                await rows.whole(owner_of(runs, event.run_id))
                 await rows.run(event.run_id)
                 await rows.parts_with(parts.c.run_id == event.run_id)
             case (
@@ -80,13 +80,13 @@ class Loader:
                 | e.Say()
                 | e.Wait()
             ):
-                await rows.whole(await rows.owner_of_run(event.run_id))
+                await rows.whole(owner_of(runs, event.run_id))
                 await rows.run(event.run_id)
             case e.Send():
-                await rows.lock(await rows.owner_of_part(event.part_id))
+                await rows.lock(owner_of(parts, event.part_id))
                 await rows.part_and_earlier(event.part_id)
             case e.TakePart() | e.Receipt() | e.Retry() | e.Absent() | e.Undecided() | e.Fail():
-                await rows.lock(await rows.owner_of_part(event.part_id))
+                await rows.lock(owner_of(parts, event.part_id))
                 await rows.parts_with(parts.c.id == event.part_id)
             case _:
                 assert_never(event)

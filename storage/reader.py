@@ -10,8 +10,8 @@ from sqlalchemy.engine import Row as Record
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from storage.diagnosis import sentence
 from storage.errors import NotRead
-from storage.faults import sentence
 from storage.rows import Kind, R
 from storage.shield import Shield
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, ScalarSelect, Select, Table, and_, case, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from storage.events import Entity
-from storage.models import ContinuationId, ConversationId, PartId, PromptId, PromptKind, RunId, Snapshot
+from storage.models import ContinuationId, ConversationId, PartId, PromptKind, RunId, Snapshot
 from storage.rows import CONTINUATIONS, CONVERSATIONS, PARTS, PROMPTS, RUNS, SESSIONS, Kind, R
 from storage.schema import (
     ACTIVE_RUNS,
@@ -32,6 +32,15 @@ from storage.states import PromptState
 WAITING = and_(LIVE_PROMPTS, one_of(prompts.c.state, PromptState.WAITING))
 #: 0 for people's prompts, 1 for wakes and events.
 PROMPT_CLASS = case((one_of(prompts.c.kind, *(kind for kind in PromptKind if kind.of_people)), 0), else_=1)
+
+
+#: A conversation's id, or a subquery that finds it.
+Owner = int | ScalarSelect[int]
+
+
+def owner_of(table: Table, row_id: int) -> ScalarSelect[int]:
+    """Whose row it is. That never changes, so it may be looked up by the same statement that locks the conversation."""
+    return select(table.c.conversation_id).where(table.c.id == row_id).scalar_subquery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,46 +79,26 @@ class Collector:
         self._rows[kind.entity].update((row.id, row) for row in found)
         return found
 
-    # --- whose row it is; that never changes, so it may be read before the lock
-
-    async def _owner(self, table: Table, row_id: int) -> ConversationId | None:
-        return await self._conn.scalar(select(table.c.conversation_id).where(table.c.id == row_id))
-
-    async def owner_of_prompt(self, prompt_id: PromptId) -> ConversationId | None:
-        """The prompt's conversation."""
-        return await self._owner(prompts, prompt_id)
-
-    async def owner_of_run(self, run_id: RunId) -> ConversationId | None:
-        """The run's conversation."""
-        return await self._owner(runs, run_id)
-
-    async def owner_of_continuation(self, continuation_id: ContinuationId) -> ConversationId | None:
-        """The continuation's conversation."""
-        return await self._owner(continuations, continuation_id)
-
-    async def owner_of_part(self, part_id: PartId) -> ConversationId | None:
-        """The part's conversation."""
-        return await self._owner(parts, part_id)
-
     # --- one conversation
 
-    async def lock(self, conversation_id: ConversationId | None) -> None:
-        """The conversation row, locked; nothing if there is none."""
-        if conversation_id is not None:
-            query = CONVERSATIONS.light().where(conversations.c.id == conversation_id)
-            await self._add(CONVERSATIONS, query.with_for_update())
+    async def lock(self, conversation: Owner) -> ConversationId | None:
+        """The conversation row, locked; None if there is none."""
+        query = CONVERSATIONS.light().where(conversations.c.id == conversation).with_for_update()
+        found = await self._add(CONVERSATIONS, query)
+        return found[0].id if found else None
 
-    async def whole(self, conversation_id: ConversationId | None) -> None:
+    async def whole(self, conversation: Owner) -> ConversationId | None:
         """The conversation, locked, with its active run, live prompts and continuations, and the sessions those belong to."""
+        conversation_id = await self.lock(conversation)
         if conversation_id is None:
-            return
-        await self.lock(conversation_id)
+            return None
         active = await self._add(RUNS, RUNS.light().where(runs.c.conversation_id == conversation_id, ACTIVE_RUNS))
         await self._add(PROMPTS, PROMPTS.light().where(prompts.c.conversation_id == conversation_id, LIVE_PROMPTS))
         mine = continuations.c.conversation_id == conversation_id
         live = await self._add(CONTINUATIONS, CONTINUATIONS.light().where(mine, LIVE_CONTINUATIONS))
         await self.open_sessions([conversation_id])
         await self._sessions({run.session_id for run in active} | {row.session_id for row in live})
+        return conversation_id
 
     async def waiting(self, conversation_id: ConversationId) -> None:
         """The conversation's waiting prompts."""
@@ -127,13 +116,15 @@ class Collector:
 
     async def run(self, run_id: RunId) -> None:
         """A run, whatever its state, with its session."""
-        found = await self._add(RUNS, RUNS.light().where(runs.c.id == run_id))
-        await self._sessions(run.session_id for run in found)
+        if run_id not in self._rows[Entity.RUN]:
+            found = await self._add(RUNS, RUNS.light().where(runs.c.id == run_id))
+            await self._sessions(run.session_id for run in found)
 
     async def continuation(self, continuation_id: ContinuationId) -> None:
         """A continuation, whatever its state, with its session."""
-        found = await self._add(CONTINUATIONS, CONTINUATIONS.light().where(continuations.c.id == continuation_id))
-        await self._sessions(row.session_id for row in found)
+        if continuation_id not in self._rows[Entity.CONTINUATION]:
+            found = await self._add(CONTINUATIONS, CONTINUATIONS.light().where(continuations.c.id == continuation_id))
+            await self._sessions(row.session_id for row in found)
 
     async def parts_with(self, condition: ColumnElement[bool]) -> list[Any]:
         """Parts by a condition."""

@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from storage.apply import Writer
 from storage.continuations import Continuations
 from storage.conversations import Conversations, NewConversation
+from storage.diagnosis import Fault, certainly_not_committed, fault_of, sentence
 from storage.dispatch import Dispatch
 from storage.engine import Engines, open_engines
 from storage.errors import Impossible, NotStored, OutcomeUnknown, StaleFence, StorageUnavailable
 from storage.events import Change, Claim, Entity, Event, Insert, Refusal, Row
-from storage.faults import Fault, certainly_not_committed, fault_of, sentence
 from storage.guard import in_transaction
 from storage.journal import Journal
 from storage.loaders import Loader
