@@ -17,7 +17,7 @@ from bot.errors import ConfigError
 #: Every variable of ours begins with this.
 ENV_PREFIX = "NIGHTPORTER_"
 #: Variables of ours that are no settings: where config.toml is, and what our processes tell each other.
-NOT_SETTINGS = frozenset({"NIGHTPORTER_CONFIG", "NIGHTPORTER_LAUNCH", "NIGHTPORTER_MARK", "NIGHTPORTER_SECRETS_FD"})
+NOT_SETTINGS = frozenset({"NIGHTPORTER_CONFIG", "NIGHTPORTER_CRASH", "NIGHTPORTER_LAUNCH", "NIGHTPORTER_MARK", "NIGHTPORTER_SECRETS_FD"})
 
 #: A section and the keys in it that hold a secret; each has a twin `…_file`.
 _SECRETS: tuple[tuple[tuple[str, ...], str], ...] = (
