@@ -1,0 +1,153 @@
+"""Decides what Claude Code may do without asking: one pure function; what it does not know, it denies with a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from bot.agents.base import PermissionMode, PermissionPolicy
+from bot.agents.shellwords import SimpleCommand, Unjudgeable, simple_commands
+
+#: How the program names our tools: server `nightporter`, then the bare name.
+OURS_PREFIX = "mcp__nightporter__"
+
+#: The built-in tools on offer in each mode; nothing else exists for the agent, so no timer and no background task of its own.
+TOOLS: Mapping[PermissionMode, tuple[str, ...]] = {
+    PermissionMode.ACCEPT_EDITS: (
+        "Agent",
+        "Bash",
+        "Edit",
+        "Glob",
+        "Grep",
+        "NotebookEdit",
+        "Read",
+        "WebFetch",
+        "WebSearch",
+        "Write",
+    ),
+    PermissionMode.PLAN: ("Agent", "Glob", "Grep", "Read", "WebFetch", "WebSearch"),
+}
+
+#: Where each file tool names its object, and whether it changes it.
+_FILE_TOOLS: Mapping[str, tuple[str, bool]] = {
+    "Read": ("file_path", False),
+    "Glob": ("path", False),
+    "Grep": ("path", False),
+    "Edit": ("file_path", True),
+    "Write": ("file_path", True),
+    "NotebookEdit": ("notebook_path", True),
+}
+
+#: A public host name: dotted, with a top-level domain of letters, so neither an address nor a name of this network.
+_PUBLIC_URL = re.compile(r"https?://(?:[a-z0-9-]+\.)+(?!local\b|internal\b|localhost\b|lan\b|home\b)[a-z]{2,}(?:[/?#].*)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """It may be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """It may not; `sentence` names the rule and is what the agent reads."""
+
+    sentence: str
+
+
+Decision = Allow | Deny
+
+
+def decide(
+    policy: PermissionPolicy,
+    folder: Path,
+    tool: str,
+    arguments: Mapping[str, object],
+    *,
+    subagent: bool = False,
+    read_roots: Sequence[Path] = (),
+) -> Decision:
+    """Whether this tool call is allowed.
+
+    `folder` is the resolved project folder. `read_roots` are folders outside it that may be read: where the program keeps long
+    outputs of this very session. Symbolic links are followed before anything is compared.
+    """
+    if tool.startswith(OURS_PREFIX):
+        if subagent:
+            return Deny("Denied: only the main agent may use Nightporter's tools, not a sub-agent. Report to it what you want instead.")
+        return Allow()
+    if tool not in TOOLS[policy.mode]:
+        return Deny(f"Denied: {tool} is not one of the tools of this project's permission mode ({policy.mode}).")
+    if arguments.get("run_in_background") is True:
+        return Deny(
+            "Denied: nothing may run in the background, since a turn leaves nothing running. Use the tool wait for what takes long."
+        )
+    if tool == "Bash":
+        return _command(policy, folder, arguments.get("command"))
+    if tool == "WebFetch":
+        return _address(arguments.get("url"))
+    if (known := _FILE_TOOLS.get(tool)) is not None:
+        return _file(folder, tool, arguments, known, read_roots)
+    return Allow()
+
+
+def _file(folder: Path, tool: str, arguments: Mapping[str, object], known: tuple[str, bool], read_roots: Sequence[Path]) -> Decision:
+    name, changes = known
+    paths = [arguments.get(name)]
+    if tool == "Glob" and isinstance(pattern := arguments.get("pattern"), str):
+        if ".." in Path(pattern).parts:
+            return Deny("Denied: a pattern may not contain `..`.")
+        if pattern.startswith(("/", "~")):
+            # What stands before the first wildcard is where it looks.
+            paths.append(re.split(r"[*?\[{]", pattern, maxsplit=1)[0])
+    for path in paths:
+        if path is None and tool in {"Glob", "Grep"}:
+            continue
+        if not isinstance(path, str) or not path or "\0" in path:
+            return Deny(f"Denied: {tool} names no file.")
+        roots = (folder,) if changes else (folder, *read_roots)
+        if path.startswith("~") or not _within(folder, path, roots):
+            verb = "change" if changes else "read"
+            return Deny(f"Denied: this project's rules let you {verb} files only inside {folder}, and {path} is outside.")
+    return Allow()
+
+
+def _within(folder: Path, path: str, roots: Sequence[Path]) -> bool:
+    try:
+        resolved = (folder / path).resolve()
+    except (OSError, RuntimeError, ValueError):
+        # A loop of symbolic links, or no path at all.
+        return False
+    return any(resolved.is_relative_to(root.resolve()) for root in roots)
+
+
+def _command(policy: PermissionPolicy, folder: Path, line: object) -> Decision:
+    if not isinstance(line, str):
+        return Deny("Denied: Bash names no command.")
+    allowed = ", ".join(f"`{pattern}`" for pattern in policy.allowed_commands) or "none"
+    try:
+        commands = simple_commands(line)
+    except Unjudgeable as why:
+        return Deny(
+            f"Denied: the command line holds {why}, which cannot be checked against the allowed commands ({allowed}). Write it simpler."
+        )
+    for command in commands:
+        if not any(_matches(command, pattern) for pattern in policy.allowed_commands):
+            return Deny(f"Denied: `{command.text}` matches none of the allowed commands of this project ({allowed}).")
+        for redirection in command.redirections:
+            if redirection.target != "/dev/null" and not _within(folder, redirection.target, (folder,)):
+                return Deny(f"Denied: a redirection may only use files inside {folder}, and {redirection.target} is outside.")
+    return Allow()
+
+
+def _matches(command: SimpleCommand, pattern: str) -> bool:
+    # `pytest *` means pytest with any arguments, and none is any.
+    return fnmatchcase(command.text, pattern) or (pattern.endswith(" *") and fnmatchcase(command.text, pattern[:-2]))
+
+
+def _address(url: object) -> Decision:
+    if isinstance(url, str) and _PUBLIC_URL.fullmatch(url):
+        return Allow()
+    return Deny("Denied: WebFetch may only read http and https addresses of public host names.")
