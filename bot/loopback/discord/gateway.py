@@ -130,7 +130,8 @@ class Gateway:
         session.push("READY", ready)
         if session.intents & Intent.GUILDS:
             for guild in mine:
-                session.push("GUILD_CREATE", world.create_guild_event(guild))
+                with_members = bool(session.intents & Intent.GUILD_PRESENCES)
+                session.push("GUILD_CREATE", world.create_guild_event(guild, with_members=with_members))
 
     def _forget_old_sessions(self) -> None:
         limit = self._world.clock.monotonic_s() - self._world.config.session_keep_s

@@ -7,6 +7,7 @@ from .errors import ApiError, Code, Json, bad_length, invalid_form, required, to
 from .model import MessageFlag
 
 CONTENT_MAX = 2000
+NITRO_CONTENT_MAX = 4000
 NONCE_MAX = 25
 EMBEDS_MAX = 10
 EMBED_TOTAL_MAX = 6000
@@ -17,12 +18,12 @@ SETTABLE_FLAGS = MessageFlag.SUPPRESS_EMBEDS | MessageFlag.SUPPRESS_NOTIFICATION
 EMBED_TEXT_MAX = {"title": 256, "description": 4096}
 
 
-def check_message(body: Json, *, files: int, before: Json | None = None) -> None:
+def check_message(body: Json, *, files: int, before: Json | None = None, content_max: int = CONTENT_MAX) -> None:
     """Refuse what the API refuses in a new message, or in an edit of a message whose fields are ``before``.
 
     Raises :class:`ApiError` with 50035 and the place of the fault, or 50006 when nothing would be left to show.
     """
-    _check_content(body)
+    _check_content(body, content_max)
     check_embeds(body.get("embeds") or [])
     _check_nonce(body.get("nonce"))
     check_allowed_mentions(body.get("allowed_mentions"))
@@ -47,14 +48,14 @@ def check_message(body: Json, *, files: int, before: Json | None = None) -> None
         raise ApiError(Code.EMPTY_MESSAGE)
 
 
-def _check_content(body: Json) -> None:
+def _check_content(body: Json, content_max: int) -> None:
     content = body.get("content")
     if content is None:
         return
     if not isinstance(content, str):
         raise invalid_form("content", "STRING_TYPE_CONVERT", "Could not interpret value as string.")
-    if len(content) > CONTENT_MAX:
-        raise too_long("content", CONTENT_MAX)
+    if len(content) > content_max:
+        raise too_long("content", content_max)
 
 
 def _check_nonce(nonce: object) -> None:

@@ -19,8 +19,9 @@ class Record:
     ``kind`` is one of: ``message.create``, ``message.edit``, ``message.delete``, ``message.duplicate`` (a POST answered
     with an earlier message because of its nonce), ``reaction.add``, ``reaction.remove``, ``typing``, ``thread.create``,
     ``thread.update``, ``channel.delete``, ``interaction.create``, ``interaction.ack``, ``interaction.expired``,
-    ``commands.sync``, ``request``, ``fault``, ``gateway.connect``, ``gateway.identify``, ``gateway.resume``,
-    ``gateway.refuse``, ``gateway.close``.
+    ``interaction.followup``, ``commands.sync``, ``request``, ``request.malformed``, ``fault``, ``gateway.connect``,
+    ``gateway.identify``, ``gateway.resume``, ``gateway.refuse``, ``gateway.close``. A refused identify has the close
+    code as ``status``, a refused resume has 9.
     """
 
     seq: int

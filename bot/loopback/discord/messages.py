@@ -8,7 +8,7 @@ from . import payloads
 from .components import number
 from .config import Intent
 from .errors import ApiError, Code, Json, invalid_form
-from .limits import SETTABLE_FLAGS, check_message
+from .limits import CONTENT_MAX, NITRO_CONTENT_MAX, SETTABLE_FLAGS, check_message
 from .mentions import pings_of
 from .model import Attachment, Channel, ChannelType, Message, MessageFlag, MessageType, Origin, User
 from .permissions import Permission
@@ -59,7 +59,7 @@ class Messages:
         if not by_interaction and via.webhook_id is None:
             self._check_rights(author, channel, body, files)
         if via.flags & MessageFlag.LOADING == 0:
-            check_message(body, files=len(files))
+            check_message(body, files=len(files), content_max=_content_max(author))
         self._check_sizes(files)
         nonce = None if body.get("nonce") is None or by_interaction else str(body["nonce"])
         if nonce is not None and body.get("enforce_nonce"):
@@ -119,7 +119,7 @@ class Messages:
             "attachments": row.attachments,
             "flags": int(row.flags),
         }
-        check_message(body, files=len(files), before=before)
+        check_message(body, files=len(files), before=before, content_max=_content_max(actor))
         self._check_sizes(files)
         if "content" in body:
             row.content = (body["content"] or "").strip()
@@ -327,6 +327,10 @@ class Messages:
             nonce=row.nonce,
             detail={key: value for key, value in detail.items() if value},
         )
+
+
+def _content_max(author: User) -> int:
+    return NITRO_CONTENT_MAX if author.nitro else CONTENT_MAX
 
 
 def _send_right(channel: Channel) -> Permission:

@@ -45,12 +45,13 @@ class MessageFlag(IntFlag):
 
 @dataclass(slots=True, eq=False)
 class User:
-    """An account, of a person or of a bot."""
+    """An account, of a person or of a bot; with Nitro, one that may write 4,000 characters."""
 
     id: int
     name: str
     bot: bool = False
     accepts_dms: bool = True
+    nitro: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -41,9 +41,11 @@ class People:
 
     # --- the stage -------------------------------------------------------------------------------------------------
 
-    async def create_user(self, name: str, *, bot: bool = False) -> User:
-        """A new account; ``bot`` makes somebody else's bot."""
-        return self._world.add_user(name, bot=bot)
+    async def create_user(self, name: str, *, bot: bool = False, nitro: bool = False) -> User:
+        """A new account; ``bot`` makes somebody else's bot, ``nitro`` lets messages have 4,000 characters."""
+        user = self._world.add_user(name, bot=bot)
+        user.nitro = nitro
+        return user
 
     async def create_guild(
         self, name: str, *, everyone: Permission = EVERYDAY, with_bot: bool = True, guild_id: int | None = None

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import BodyPartReader, web
 
 from .call import Call, Reply
-from .errors import ApiError, Code, not_found, unauthorized
+from .errors import ApiError, Code, invalid_form, not_found, unauthorized
 from .faults import RestFault, RestFaults
 from .messages import Upload
 from .ratelimits import Buckets, limited_body, limited_headers
@@ -100,6 +100,10 @@ class Rest:
             reply = route.handler(call)
         except ApiError as error:
             return Reply(error.body(), status=error.status, headers=verdict.headers)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # A body of quite another shape. Discord says 50035 too; the record is for whoever sent it without wanting to.
+            self._world.log.append("request.malformed", method=call.method, path=call.path, text=repr(error))
+            return Reply(invalid_form("_errors", "MODEL_TYPE_CONVERT", "Malformed body.").body(), status=400, headers=verdict.headers)
         headers = {**verdict.headers, **reply.headers}
         return Reply(reply.body, reply.status, headers, reply.raw, reply.content_type)
 

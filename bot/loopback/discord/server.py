@@ -82,7 +82,7 @@ class LoopbackDiscord:
 
     async def start(self, *, port: int = 0) -> None:
         """Listen; port 0 takes a free one, another number is for coming back after :meth:`aclose`."""
-        app = web.Application(client_max_size=0)
+        app = web.Application(client_max_size=1 << 30)
         routes = ChannelRoutes(self.world, self._messages).routes()
         routes += OtherRoutes(self.world, self._messages, self._registry, self._interactions, lambda: self.gateway_url).routes()
         app.router.add_get("/gateway", self.gateway.handle)

@@ -151,12 +151,15 @@ class World:
         self.channels[channel.id] = channel
         return channel
 
-    def create_guild_event(self, guild: Guild) -> Json:
-        """GUILD_CREATE as the bot gets it: channels it may view, active threads, its own member."""
+    def create_guild_event(self, guild: Guild, *, with_members: bool = False) -> Json:
+        """GUILD_CREATE as the bot gets it: channels it may view, active threads, its own member.
+
+        All members come with it only to a session with the presence intent; others ask for them.
+        """
         visible = [one for one in guild.channels.values() if self.rights(self.bot.id, one) & Permission.VIEW_CHANNEL]
         return payloads.guild(
             guild,
             channels=[one for one in visible if one.thread is None],
             threads=[one for one in visible if one.thread is not None and not one.thread.archived],
-            members=[guild.members[self.bot.id]],
+            members=list(guild.members.values()) if with_members else [guild.members[self.bot.id]],
         )
