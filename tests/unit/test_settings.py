@@ -103,7 +103,7 @@ def test_the_process_environment_is_never_read_behind_the_callers_back(folder: P
 
 
 def test_what_our_processes_tell_each_other_is_no_setting(folder: Path) -> None:
-    assert load(folder, env={"NIGHTPORTER_MARK": "x", "NIGHTPORTER_CONFIG": "x"}).limits.queue == 50
+    assert load(folder, env={"NIGHTPORTER_MARK": "x", "NIGHTPORTER_CONFIG": "x", "NIGHTPORTER_CRASH": "C3.before:1"}).limits.queue == 50
 
 
 def test_relative_paths_start_at_the_folder_of_the_file_and_home_is_the_users(folder: Path) -> None:
