@@ -1,0 +1,131 @@
+"""Turns the end of a turn into one `Settle`: the outcome, the words that are left, what people are told, and the footer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bot.agents.base import EndKind, ErrorKind, RunEnded, Usage
+from bot.runtime import notices
+from bot.runtime.prose import Final
+from bot.runtime.services import LONGEST_MESSAGE, Services
+from storage.events import Evidence, NewPart, Proof, Settle
+from storage.models import Continuation, PartKind, Run
+from storage.states import ContinuationState, RunState
+
+Outcome = Literal[RunState.SUCCEEDED, RunState.FAILED, RunState.INTERRUPTED]
+
+#: Why Nightporter ended a turn itself; also what people read.
+SHUTDOWN = "Nightporter was shut down"
+LEASE_LOST = "Nightporter could not reach its database for too long"
+UNKNOWN_END = "Nightporter was restarted while the agent worked, and it is not known how far it got"
+STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a turn ended, as far as its run is concerned."""
+
+    outcome: Outcome
+    why: str
+    notices: tuple[NewPart, ...] = ()
+
+
+@dataclass(slots=True)
+class Record:
+    """Everything the agent said, and tokens and cost: kept with the run."""
+
+    said: list[tuple[str, str]] = field(default_factory=list)
+    usage: list[Usage] = field(default_factory=list)
+
+    def as_json(self) -> str:
+        """As it is stored."""
+        usage = [
+            {"scope": u.scope, "input_tokens": u.input_tokens, "output_tokens": u.output_tokens, "cost_usd": u.cost_usd} for u in self.usage
+        ]
+        return json.dumps({"said": [{"block": b, "text": t} for b, t in self.said], "usage": usage}, ensure_ascii=False)
+
+
+def ending_of(run: Run, end: RunEnded, cut_by: str | None) -> Ending:
+    """The outcome of a turn that this process saw end. `cut_by`: why Nightporter itself interrupted it, if it did."""
+    if end.end is EndKind.COMPLETED:
+        return Ending(RunState.SUCCEEDED, "the turn ended")
+    if run.stop_requested or cut_by == STOPPED:
+        return Ending(RunState.INTERRUPTED, STOPPED)
+    if cut_by is not None:
+        return Ending(RunState.INTERRUPTED, cut_by, (notices.interrupted(run.id, cut_by),))
+    detail = end.detail or "no reason was given"
+    match end.end:
+        case EndKind.INTERRUPTED:
+            return Ending(RunState.INTERRUPTED, detail, (notices.interrupted(run.id, detail.rstrip(".")),))
+        case EndKind.REFUSED:
+            return Ending(RunState.FAILED, "the model declined to answer", (notices.refused(),))
+        case EndKind.LIMIT:
+            return Ending(RunState.FAILED, "the account's usage limit", (notices.limit(run.id, end.resets_at_ms),))
+        case EndKind.FAILED:
+            kind = end.error or ErrorKind.UNKNOWN
+            return Ending(RunState.FAILED, f"{kind.value}: {detail}", (notices.failed(run.id, kind),))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known beside the outcome when a run is settled."""
+
+    fence: int
+    proof: Proof
+    evidence: Evidence
+    final: Final
+    record: Record
+    #: Words that `send_message` already put into the channel.
+    sent: bool = False
+    #: The message to answer.
+    reply_to_id: int | None = None
+    #: The agent's new session id, if it changed.
+    native_id: str | None = None
+
+
+def build(services: Services, run: Run, ending: Ending, facts: Facts, live: Sequence[Continuation]) -> Settle:
+    """The event. The footer says what will be pending once it is stored."""
+    pending = _pending_after(run, ending, live)
+    next_up = notices.next_up(pending)
+    parts: tuple[NewPart, ...] = ()
+    if services.config.narration == "silent":
+        parts += narration(services, facts.final.narration)
+    told = ending.notices
+    answer = services.chat.split(facts.final.answer)
+    if answer:
+        parts += notices.words(PartKind.ANSWER, notices.with_footer(answer, next_up, LONGEST_MESSAGE), reply_to_id=facts.reply_to_id)
+    elif ending.outcome is RunState.SUCCEEDED and run.skipped_why is None and not run.stop_requested:
+        if not facts.sent:
+            told += (notices.no_answer(next_up),)
+        elif pending is not None:
+            told += (notices.small(next_up),)
+    return Settle(
+        services.instance,
+        run.id,
+        facts.fence,
+        ending.outcome,
+        facts.proof,
+        facts.evidence,
+        ending.why,
+        parts,
+        told,
+        facts.native_id,
+        facts.record.as_json(),
+    )
+
+
+def narration(services: Services, texts: Sequence[str]) -> tuple[NewPart, ...]:
+    """Text between tool calls as small messages."""
+    return tuple(part for text in texts for part in notices.words(PartKind.NARRATION, services.chat.split(text)))
+
+
+def _pending_after(run: Run, ending: Ending, live: Sequence[Continuation]) -> Continuation | None:
+    """The continuation that will be armed after the settlement: the run's own wish, else the one armed before."""
+    if ending.outcome is RunState.SUCCEEDED:
+        wish = next((c for c in live if c.state is ContinuationState.REQUESTED and c.origin_run_id == run.id), None)
+        if wish is not None:
+            return wish
+    return next((c for c in live if c.state is ContinuationState.PENDING), None)
