@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .call import Call
+from .errors import Code
 
-Effect = Literal["status", "drop", "delay", "hang", "rate_limit", "cloudflare"]
+Effect = Literal["status", "drop", "delay", "hang", "rate_limit", "cloudflare", "refuse"]
 When = Literal["before", "after"]
 
 
@@ -25,6 +26,7 @@ class RestFault:
     status: int = 500
     seconds: float = 0.0
     is_global: bool = False
+    code: Code = Code.GENERAL
     where: Callable[[Call], bool] | None = None
     hits: int = 0
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,6 +82,10 @@ class RestFaults:
     ) -> RestFault:
         """Answer with this status and a body that is not JSON, as Discord's edge does."""
         return self._add(RestFault(method, route, "status", when, times, status=status, where=where))
+
+    def refuse(self, method: str, route: str, code: Code, *, times: int = 1, where: Callable[[Call], bool] | None = None) -> RestFault:
+        """Refuse with one of Discord's own errors, its status and JSON, for example ``Code.MISSING_PERMISSIONS``."""
+        return self._add(RestFault(method, route, "refuse", "before", times, code=code, where=where))
 
     def drop(
         self, method: str, route: str, *, when: When = "before", times: int = 1, where: Callable[[Call], bool] | None = None

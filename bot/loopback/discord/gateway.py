@@ -11,6 +11,7 @@ from aiohttp import WSMsgType, web
 from . import payloads
 from .config import KNOWN_INTENT_BITS, PRIVILEGED, Intent
 from .errors import Json
+from .log import Record
 from .model import Channel
 from .permissions import Permission
 from .sessions import Link, Session
@@ -269,6 +270,14 @@ class Gateway:
         self._stalled = False
         for link in self.links:
             link.flowing.set()
+
+    async def identified(self, count: int = 1, *, timeout_s: float = 30.0) -> None:
+        """Wait until this many sessions have been begun in all; each has got READY and its guilds by then, in the queue."""
+
+        def enough(_: Record) -> bool:
+            return sum(one.status is None for one in self._world.log.of("gateway.identify")) >= count
+
+        await self._world.log.wait_for(enough, timeout_s=timeout_s)
 
     @property
     def connected(self) -> int:

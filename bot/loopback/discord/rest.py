@@ -117,6 +117,9 @@ class Rest:
             raise _DroppedError
         if fault.effect == "drop":
             raise _DroppedError
+        if fault.effect == "refuse":
+            error = ApiError(fault.code)
+            return _json_response(Reply(error.body(), status=error.status))
         if fault.effect == "rate_limit":
             scope = "global" if fault.is_global else "user"
             body = limited_body(fault.seconds, is_global=fault.is_global)

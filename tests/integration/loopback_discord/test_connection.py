@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import aiohttp
 import discord
@@ -122,6 +123,33 @@ async def test_a_session_left_for_too_long_cannot_be_resumed(hotel: Hotel, clien
     gateway.accept_again()
     await asyncio.wait_for(client.ready.wait(), 10)
     assert [one.status for one in hotel.discord.log.of("gateway.resume")] == [9]
+
+
+OTHER_PROCESS = """
+import os, discord, yarl
+discord.http.Route.BASE = os.environ["API"]
+discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(os.environ["GATEWAY"])
+client = discord.Client(intents=discord.Intents.default())
+@client.event
+async def on_message(message):
+    if message.author != client.user:
+        await message.reply("from elsewhere")
+client.run(os.environ["TOKEN"], log_handler=None)
+"""
+
+
+async def test_a_client_in_another_process_is_served_too(hotel: Hotel) -> None:
+    server = hotel.discord
+    env = {"API": server.api_base, "GATEWAY": server.gateway_url, "TOKEN": server.token}
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", OTHER_PROCESS, env=env, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        await server.gateway.identified()
+        await hotel.people.say(hotel.channel, hotel.alice, "anybody?")
+        answer = await hotel.people.wait_message(hotel.channel)
+    finally:
+        process.kill()
+        await process.wait()
+    assert answer.content == "from elsewhere"
 
 
 async def test_two_processes_with_one_token_both_hear_everything(lobby: Lobby, hotel: Hotel, client: Client) -> None:

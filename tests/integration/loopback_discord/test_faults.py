@@ -10,7 +10,7 @@ import aiohttp
 import discord
 import pytest
 
-from bot.loopback.discord import LoopbackConfig, RateRule, WaitedTooLongError
+from bot.loopback.discord import Code, LoopbackConfig, RateRule, WaitedTooLongError
 
 from .conftest import Client, Hotel, Lobby
 
@@ -97,6 +97,14 @@ async def test_cloudflares_429_comes_out_at_once(hotel: Hotel, requester: Client
     with pytest.raises(discord.HTTPException) as info:
         await requester.post(hotel.channel, BODY)
     assert (info.value.status, info.value.code) == (429, 0)
+
+
+async def test_any_refusal_of_discord_can_be_injected(hotel: Hotel, requester: Client) -> None:
+    hotel.discord.faults.refuse(*POST, Code.MISSING_ACCESS)
+    with pytest.raises(discord.Forbidden) as info:
+        await requester.post(hotel.channel, BODY)
+    assert info.value.code == 50001
+    await requester.post(hotel.channel, BODY)
 
 
 async def test_a_fault_can_pick_its_requests_by_path_and_body(hotel: Hotel, requester: Client) -> None:

@@ -368,3 +368,11 @@ async def test_interactions_need_no_intent(lobby: Lobby, hotel: Hotel) -> None:
     await lobby.connect(hotel, Concierge(intents=discord.Intents(guilds=True)))
     assert Intent.GUILD_MESSAGES not in next(iter(hotel.discord.gateway.sessions.values())).intents
     assert (await (await hotel.people.slash(hotel.channel, hotel.alice, "panel")).answer()).content == "panel"
+
+
+async def test_an_ephemeral_message_comes_back_only_with_the_intent_for_direct_messages(lobby: Lobby, hotel: Hotel) -> None:
+    client = Concierge(intents=discord.Intents(guilds=True, guild_messages=True))
+    await lobby.connect(hotel, client)
+    await (await hotel.people.slash(hotel.channel, hotel.alice, "mine")).answer()
+    public = await (await hotel.people.slash(hotel.channel, hotel.alice, "panel")).answer()
+    assert (await client.next_message()).id == public.id
