@@ -35,9 +35,9 @@ class Intake:
         self._asked: set[ConversationId] = set()
 
     async def accept(self, msg: Incoming) -> AcceptResult:
-        """C1. Waits for a database that cannot store at the moment: a message is stored, or comes again after a restart."""
+        """C1. Raises StorageError if it could not be stored; the gateway reads it again."""
         async with self._serial[msg.conversation_id]:
-            outcome = await self._services.ledger.keep_trying(self._arrival(msg))
+            outcome = await self._services.ledger.do(self._arrival(msg))
             result = await self._result(msg, outcome)
         log.info("prompt.arrived", message=msg.message_id, conversation=msg.conversation_id, result=type(result).__name__)
         if isinstance(result, Accepted | Offered):
@@ -48,7 +48,7 @@ class Intake:
     async def seen(self, conversation_id: ConversationId, message_id: int, source: Literal["live", "catch_up"], *, caught_up: bool) -> None:
         """A message that is no prompt: only the mark of what was seen may move."""
         async with self._serial[conversation_id]:
-            await self._services.ledger.keep_trying(Seen(self._services.instance, conversation_id, message_id, source, caught_up))
+            await self._services.ledger.do(Seen(self._services.instance, conversation_id, message_id, source, caught_up))
 
     async def caught_up(self, conversation_id: ConversationId) -> None:
         """Catch-up is complete: ask once about what was too old, and once more after each restart while it is open."""
@@ -100,7 +100,7 @@ class Intake:
             if outcome.code is Code.QUEUE_FULL:
                 # Its author is told now; it must not come back by itself later.
                 seen = Seen(self._services.instance, msg.conversation_id, msg.message_id, msg.source, msg.caught_up)
-                await self._services.ledger.keep_trying(seen)
+                await self._services.ledger.do(seen)
             return Refused(outcome.code)
         stored = next((row for row in outcome.inserted(Entity.PROMPT) if isinstance(row, Prompt)), None)
         if stored is None:

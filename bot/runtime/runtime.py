@@ -135,7 +135,7 @@ class Runtime:
     # --- what is heard -----------------------------------------------------------------------------------------------------
 
     async def accept(self, msg: Incoming) -> AcceptResult:
-        """C1: store a message as a prompt, once. Waits while the database cannot store."""
+        """C1: store a message as a prompt, once."""
         return await self._intake.accept(msg)
 
     async def seen(self, conversation_id: ConversationId, message_id: int, source: Literal["live", "catch_up"], caught_up: bool) -> None:  # noqa: FBT001 - the interface of the gateway
