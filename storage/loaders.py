@@ -44,6 +44,8 @@ class Loader:
                 await rows.lock(event.conversation_id)
                 await rows.waiting(event.conversation_id)
                 await rows.prompt_with(prompts.c.source_key == event.source_key)
+                if event.session_id is not None:
+                    await rows.open_sessions([event.conversation_id])
             case e.Seen() | e.Attend() | e.Notify():
                 await rows.lock(event.conversation_id)
             case e.Choose() | e.AskToContinue():

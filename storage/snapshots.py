@@ -105,8 +105,10 @@ class Collector:
         await self._add(PROMPTS, PROMPTS.light().where(prompts.c.conversation_id == conversation_id, WAITING))
 
     async def open_parts(self, conversation_id: ConversationId) -> None:
-        """The conversation's parts that are not terminal."""
-        await self.parts_with(and_(parts.c.conversation_id == conversation_id, OPEN_PARTS))
+        """The conversation's parts that are not terminal, and the runs that said them."""
+        found = await self.parts_with(and_(parts.c.conversation_id == conversation_id, OPEN_PARTS))
+        for run_id in {part.run_id for part in found} - {None}:
+            await self.run(run_id)
 
     # --- single rows
 

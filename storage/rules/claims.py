@@ -59,6 +59,9 @@ def claim(snap: Snapshot, event: Claim, now_ms: int, rules: Rules) -> tuple[Chan
     if not candidates:
         return Refusal(Code.HELD if held else Code.NOTHING)
     _, conversation, batch = min(candidates, key=lambda c: c[0])
+    if _goes_on(batch, view.queued(snap, conversation.id), now_ms, rules):
+        # Its place is kept: nobody who came later goes before it.
+        return Refusal(Code.NOTHING)
     return _take(snap, conversation, batch, event, now_ms)
 
 
@@ -67,7 +70,7 @@ def _next_batch(snap: Snapshot, conversation: Conversation, now_ms: int, rules: 
     queue = view.queued(snap, conversation.id)
     people = [p for p in queue if p.kind.of_people]
     if people:
-        return _batch(people, now_ms, rules)
+        return _batch(people, rules)
     if not queue:
         return []
     if view.unattended(conversation, now_ms, rules):
@@ -75,8 +78,8 @@ def _next_batch(snap: Snapshot, conversation: Conversation, now_ms: int, rules: 
     return queue[:1]
 
 
-def _batch(people: list[Prompt], now_ms: int, rules: Rules) -> list[Prompt]:
-    """One author's messages in a row are one turn; a long last piece waits for what follows it."""
+def _batch(people: list[Prompt], rules: Rules) -> list[Prompt]:
+    """One author's messages in a row are one turn."""
     first = people[0]
     if first.kind is not PromptKind.USER:
         return [first]
@@ -87,11 +90,15 @@ def _batch(people: list[Prompt], now_ms: int, rules: Rules) -> list[Prompt]:
             return batch
         batch.append(prompt)
         characters += len(prompt.text)
-    last = batch[-1]
-    piece = len(last.text) >= rules.piece_characters and last.tries == 0
-    if piece and len(batch) < rules.batch_prompts and now_ms - last.created_ms < rules.piece_wait_ms:
-        return []
     return batch
+
+
+def _goes_on(batch: list[Prompt], queue: list[Prompt], now_ms: int, rules: Rules) -> bool:
+    """Whether the last message looks cut off and nothing came after it yet. A clock that went backwards does not prolong the wait."""
+    last = batch[-1]
+    piece = last.kind is PromptKind.USER and len(last.text) >= rules.piece_characters and last.tries == 0
+    alone = len(batch) < rules.batch_prompts and not any(p.kind.of_people and p not in batch for p in queue)
+    return piece and alone and 0 <= now_ms - last.created_ms < rules.piece_wait_ms
 
 
 def _take(snap: Snapshot, conversation: Conversation, batch: list[Prompt], event: Claim, now_ms: int) -> tuple[Change, ...]:

@@ -40,8 +40,10 @@ def next_step(part: Part, now_ms: int, rules: Rules) -> Literal["post", "history
     """What the holder of a part in `sending` does: post it, read the history, or wait until no request is in flight."""
     if not part.withdraw and window_open(part, now_ms, rules):
         return "post"
-    if part.first_attempt_ms is None or now_ms < part.first_attempt_ms:
+    if part.first_attempt_ms is None:
         return "history"
+    # Of a clock that went backwards nobody knows how far: the last request may still be in flight until the next attempt, or its
+    # end (`retry`), states the times anew.
     quiet_ms = max(part.deadline_ms or 0, part.first_attempt_ms + rules.nonce_window_ms)
     return "history" if now_ms > quiet_ms else "wait"
 
@@ -89,10 +91,21 @@ def _hold(part: Part, before: PartState, by: str, deadline_ms: int, why: str, no
     posts = not part.withdraw and window_open(part, now_ms, rules)
     sets: dict[str, Value] = {"attempt": part.attempt + 1, "holder": by}
     if posts:
-        sets["deadline_ms"] = deadline_ms
+        sets["deadline_ms"] = max(deadline_ms, part.deadline_ms or 0)
         if part.first_attempt_ms is None:
             sets["first_attempt_ms"] = now_ms
+    else:
+        sets.update(_restated(part, now_ms, rules))
     return Move(Entity.PART, part.id, before, PartState.SENDING, why, part.attempt, sets)
+
+
+def _restated(part: Part, now_ms: int, rules: Rules) -> dict[str, Value]:
+    """After the clock went backwards: the window is closed, and a request that is in flight ends within its old length from now."""
+    first_ms = part.first_attempt_ms
+    if first_ms is None or now_ms >= first_ms:
+        return {}
+    length_ms = max((part.deadline_ms or 0) - first_ms, 0)
+    return {"first_attempt_ms": now_ms - rules.nonce_window_ms - 1, "deadline_ms": now_ms + length_ms}
 
 
 def _attempted(snap: Snapshot, part_id: int, attempt: int, by: str) -> Part | Refusal:
@@ -132,9 +145,13 @@ def retry(snap: Snapshot, event: Retry, now_ms: int, rules: Rules) -> tuple[Chan
     part = _attempted(snap, event.part_id, event.attempt, event.by)
     if isinstance(part, Refusal):
         return part
+    ready = PartState.READY
+    restated = _restated(part, now_ms, rules)
+    if restated:
+        why = "outcome unknown, and the clock went backwards"
+        return (Move(Entity.PART, part.id, PartState.SENDING, ready, why, part.attempt, restated),)
     if part.withdraw or not window_open(part, now_ms, rules):
         return Refusal(Code.WINDOW_CLOSED)
-    ready = PartState.READY
     return (Move(Entity.PART, part.id, PartState.SENDING, ready, "outcome unknown", part.attempt),)
 
 
@@ -167,8 +184,9 @@ def undecided(snap: Snapshot, event: Undecided) -> tuple[Change, ...] | Refusal:
 
 
 def fail(snap: Snapshot, event: Fail) -> tuple[Change, ...] | Refusal:
-    """Refused for good; the text is kept."""
-    return _end(snap, event, PartState.FAILED)
+    """Refused for good; the text is kept. Where an earlier attempt got no answer, that one may be in the channel."""
+    first = any(p.id == event.part_id and p.attempt == 1 for p in snap.parts)
+    return _end(snap, event, PartState.FAILED if first else PartState.UNKNOWN)
 
 
 def _end(snap: Snapshot, event: Undecided | Fail, after: PartState) -> tuple[Change, ...] | Refusal:

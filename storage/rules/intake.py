@@ -19,9 +19,9 @@ from storage.events import (
     Seen,
     Touch,
 )
-from storage.models import Conversation, Prompt, PromptKind, Rules, Snapshot
+from storage.models import Conversation, Prompt, PromptKind, Rules, SessionId, Snapshot
 from storage.rules import view
-from storage.states import ContinuationState, PromptState, RunState
+from storage.states import ContinuationState, PromptState, RunState, SessionState
 
 _REMOVABLE = frozenset({PromptState.WAITING, PromptState.OFFERED})
 
@@ -34,6 +34,8 @@ def arrive(snap: Snapshot, event: Arrive, now_ms: int, rules: Rules) -> tuple[Ch
     seen = _advance(conversation, event)
     if any(p.source_key == event.source_key for p in snap.prompts):
         return tuple(seen) or Refusal(Code.DUPLICATE)
+    if event.session_id is not None and not _open(snap, event.session_id):
+        return Refusal(Code.STALE_SESSION)
     state = _first_state(conversation, event, now_ms, rules)
     waiting = [p for p in view.queued(snap, conversation.id) if p.kind.of_people]
     if state is PromptState.WAITING and event.kind.of_people and len(waiting) >= rules.queue_limit:
@@ -65,6 +67,11 @@ def _first_state(conversation: Conversation, event: Arrive, now_ms: int, rules: 
     if event.source == "catch_up" and now_ms - event.ordered_ms > rules.catch_up_max_age_ms:
         return PromptState.OFFERED
     return PromptState.WAITING
+
+
+def _open(snap: Snapshot, session_id: SessionId) -> bool:
+    session = view.find(snap.sessions, session_id)
+    return session is not None and session.state is SessionState.OPEN
 
 
 def seen(snap: Snapshot, event: Seen) -> tuple[Change, ...] | Refusal:

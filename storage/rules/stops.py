@@ -32,10 +32,13 @@ def stop(snap: Snapshot, event: Stop, now_ms: int) -> tuple[Change, ...] | Refus
         return view.NOT_FOUND
     run = view.active_run(snap, conversation.id)
     taken = [] if run is None else list(view.prompts_of(snap, run.id))
-    queue = [p for p in snap.prompts if p.conversation_id == conversation.id and p.state in {PromptState.WAITING, PromptState.OFFERED}]
+    queue = [p for p in snap.prompts if p.conversation_id == conversation.id and _ends(p, event)]
+    parts = [p for p in snap.parts if p.conversation_id == conversation.id and p.kind.of_agent]
     continuations = view.live_continuations(snap, conversation.id)
     if event.only_own is not None:
+        unsent = {p.run_id for p in parts}
         began = {c.began_by for c in continuations} | {p.author_id for p in (*queue, *taken)}
+        began |= {r.began_by for r in snap.runs if r.id in unsent}
         if began - {event.only_own}:
             return Refusal(Code.NOT_YOURS)
     why = "reset" if event.reset else "stopped"
@@ -51,7 +54,7 @@ def stop(snap: Snapshot, event: Stop, now_ms: int) -> tuple[Change, ...] | Refus
     elif run is not None and run.state is RunState.CLAIMED and not _woken(taken, wakes):
         changes += view.cancel_claimed(snap, run, why, now_ms)
     changes += [view.withdraw(p, why) for p in queue if not _woken([p], wakes)]
-    changes += [c for part in snap.parts for c in _silence(part, why)]
+    changes += [c for part in parts for c in _silence(part, why)]
     session = view.open_session(snap, conversation.id) if event.reset else None
     if session is not None:
         opened, ended = SessionState.OPEN, SessionState.ENDED
@@ -63,6 +66,12 @@ def stop(snap: Snapshot, event: Stop, now_ms: int) -> tuple[Change, ...] | Refus
     return tuple(changes)
 
 
+def _ends(prompt: Prompt, event: Stop) -> bool:
+    """Whether the command ends a prompt that is not taken: not one that was written after it and stored before it."""
+    newer = prompt.message_id is not None and prompt.message_id > event.stop_id
+    return prompt.state in {PromptState.WAITING, PromptState.OFFERED} and not newer
+
+
 def _woken(prompts: list[Prompt], continuations: set[ContinuationId]) -> bool:
     """Whether these are the wake of one of the continuations, which takes its prompt and its claimed run along."""
     return any(p.continuation_id in continuations for p in prompts)
@@ -70,8 +79,6 @@ def _woken(prompts: list[Prompt], continuations: set[ContinuationId]) -> bool:
 
 def _silence(part: Part, why: str) -> list[Change]:
     """An agent's words that were never attempted are withdrawn; for one that may be in the channel, history decides."""
-    if not part.kind.of_agent:
-        return []
     if part.state is PartState.READY and part.attempt == 0:
         withdrawn = PartState.WITHDRAWN
         return [Move(Entity.PART, part.id, PartState.READY, withdrawn, why, part.attempt)]

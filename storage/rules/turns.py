@@ -149,7 +149,7 @@ def settle(snap: Snapshot, event: Settle, now_ms: int) -> tuple[Change, ...] | R
     run = owned(snap, event.run_id, event.fence, event.by)
     if isinstance(run, Refusal):
         return run
-    if not _proven(event):
+    if not _proven(run, event):
         return Refusal(Code.NOT_PROVEN)
     conversation = view.find(snap.conversations, run.conversation_id)
     if conversation is None:
@@ -170,9 +170,9 @@ def settle(snap: Snapshot, event: Settle, now_ms: int) -> tuple[Change, ...] | R
     return tuple(changes)
 
 
-def _proven(event: Settle) -> bool:
-    """A turn that was seen to end must be swept; what is read after an owner's death needs that death."""
-    if event.evidence is Evidence.STREAM:
+def _proven(run: Run, event: Settle) -> bool:
+    """A turn that its own caller saw end must be swept; whoever else settles, or reads the transcript, needs the agent's death."""
+    if event.evidence is Evidence.STREAM and run.fence == 1:
         return event.proof is not Proof.NONE
     return event.proof is Proof.DEAD
 
