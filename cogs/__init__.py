@@ -1,1 +1,1 @@
-"""What people see and press in Discord: thin commands over the runtime, independent of each other."""
+"""What people see of Nightporter: each cog parses, asks who it is, calls one method, and answers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import discord
 import structlog
@@ -22,12 +22,12 @@ _FAILURES: Final = (discord.DiscordException, *NETWORK_ERRORS, RuntimeError)
 class Answer:
     """The answer to one interaction; only its author sees it, unless the acknowledgement failed."""
 
-    def __init__(self, interaction: discord.Interaction) -> None:
+    def __init__(self, interaction: discord.Interaction[Any]) -> None:
         self._interaction = interaction
         self._acked = False
 
     @classmethod
-    async def begin(cls, interaction: discord.Interaction) -> Answer:
+    async def begin(cls, interaction: discord.Interaction[Any]) -> Answer:
         """Acknowledge. A failure (too late, acknowledged by somebody else, Discord's own) is no reason not to act: see `say`."""
         answer = cls(interaction)
         pressed = interaction.type is discord.InteractionType.component
@@ -54,10 +54,15 @@ class Answer:
             await say_aside(self._interaction.client, self._interaction.channel_id, f"{name}: {public}")
 
     async def _say_privately(self, text: str, embed: discord.Embed | None) -> bool:
-        shown = discord.utils.MISSING if embed is None else embed
+        missing = discord.utils.MISSING
         try:
             async with asyncio.timeout(_SAY_DEADLINE_S):
-                await self._interaction.followup.send(text, embed=shown, ephemeral=True, allowed_mentions=discord.AllowedMentions.none())
+                await self._interaction.followup.send(
+                    text or missing,
+                    embed=missing if embed is None else embed,
+                    ephemeral=True,
+                    allowed_mentions=discord.AllowedMentions.none(),
+                )
         except _FAILURES as error:
             log.warning("interaction.not_answered", interaction=self._interaction.id, error=repr(error))
             return False
@@ -78,8 +83,8 @@ class Answer:
             log.info("interaction.buttons_stay", message=message.id, error=repr(error))
 
 
-async def refuse(interaction: discord.Interaction, sentence: str) -> None:
-    """Answer at once with one sentence that only the author sees."""
+async def refuse(interaction: discord.Interaction[Any], sentence: str) -> bool:
+    """Answer at once with one sentence that only the author sees; whether that went through."""
     try:
         async with asyncio.timeout(_ACK_DEADLINE_S):
             if interaction.response.is_done():
@@ -88,3 +93,5 @@ async def refuse(interaction: discord.Interaction, sentence: str) -> None:
                 await interaction.response.send_message(sentence, ephemeral=True, allowed_mentions=discord.AllowedMentions.none())
     except _FAILURES as error:
         log.info("interaction.not_refused", interaction=interaction.id, error=repr(error))
+        return False
+    return True

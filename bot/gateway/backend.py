@@ -9,7 +9,6 @@ from typing import Literal, Protocol
 
 from bot.runtime.ports import AcceptResult, Incoming, Person
 from bot.runtime.views import Status
-from storage.conversations import NewConversation
 from storage.events import Refusal
 from storage.models import Continuation, ContinuationId, Conversation, ConversationId, Prompt, PromptId, RunId
 from storage.store import Done
@@ -34,7 +33,9 @@ class Backend(Protocol):
         """All conversations there are."""
         ...
 
-    async def bind(self, new: NewConversation) -> Conversation:
+    async def bind(
+        self, *, channel_id: int, guild_id: int | None, project: str, agent: str, folder: str, shared: bool, last_seen_id: int
+    ) -> Conversation:
         """Bind a channel once, beginning after `last_seen_id`; a bound one takes a changed project over (Rebind) and keeps its mark.
 
         A crash before: it is bound at the next start. After: nothing happens again.
@@ -109,6 +110,10 @@ class Backend(Protocol):
 
     async def continuation(self, continuation_id: ContinuationId) -> Continuation | None:
         """A wait by its id, ended ones too."""
+        ...
+
+    async def origin_message(self, run_id: RunId) -> int | None:
+        """The message that a run answered, where it answered one; for a link."""
         ...
 
     async def waiting(self, conversation_id: ConversationId) -> tuple[Prompt, ...]:

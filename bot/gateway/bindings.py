@@ -14,7 +14,6 @@ from bot.gateway.backend import Backend
 from bot.gateway.lines import Line
 from bot.gateway.sender import NETWORK_ERRORS, snowflake_of
 from bot.settings import ChannelSettings, Settings
-from storage.conversations import NewConversation
 from storage.models import Conversation
 
 log = structlog.get_logger(__name__)
@@ -72,19 +71,20 @@ class Bindings:
         if binding is None:
             return None
         project = self._settings.project(binding.project)
-        new = NewConversation(
+        folder = str(project.path)
+        found = await self._backend.conversation(line.channel_id)
+        wanted = (project.name, project.agent, folder, project.shared)
+        if found is not None and (found.project, found.agent, found.folder, found.shared) == wanted:
+            return found
+        bound = await self._backend.bind(
             channel_id=line.channel_id,
             guild_id=line.guild_id,
             project=project.name,
             agent=project.agent,
-            folder=str(project.path),
+            folder=folder,
             shared=project.shared,
             last_seen_id=last_seen_id,
         )
-        found = await self._backend.conversation(line.channel_id)
-        if found is not None and (found.project, found.agent, found.folder, found.shared) == (new.project, new.agent, new.folder, new.shared):
-            return found
-        bound = await self._backend.bind(new)
         log.info("conversation.bound", conversation=bound.id, channel=line.channel_id, project=bound.project)
         return bound
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -103,4 +104,5 @@ class NightporterBot(commands.Bot):
 
     async def on_error(self, event_method: str, /, *_args: Any, **_kwargs: Any) -> None:  # noqa: ANN401 - whatever the event had
         """A handler failed: said in the log, and no reason to stop listening."""
-        log.exception("discord.handler_failed", handler=event_method)
+        # discord.py calls this while it handles the exception.
+        log.error("discord.handler_failed", handler=event_method, exc_info=sys.exc_info())

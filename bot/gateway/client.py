@@ -11,6 +11,7 @@ import aiohttp
 import discord
 import structlog
 import yarl
+from discord.ext import commands
 
 from bot.clock import Clock
 from bot.errors import ConfigError
@@ -36,11 +37,9 @@ _BAD_TOKEN: Final = 4004
 _BAD_INTENTS: Final = 4013
 _INTENT_OFF: Final = 4014
 
-BAD_TOKEN = (
-    "discord.token: Discord refuses it; copy the token from the Developer Portal (your application, Bot, Reset Token)"
-    " into the file of discord.token_file or into NIGHTPORTER_DISCORD__TOKEN"
-)
-NO_TOKEN = "discord.token: there is none; put it into the file of discord.token_file or into NIGHTPORTER_DISCORD__TOKEN"  # noqa: S105 - a sentence
+_WHERE = "the file of discord.token_file or into NIGHTPORTER_DISCORD__TOKEN"
+REFUSED = f"discord.token: Discord refuses it; copy it from the Developer Portal (your application, Bot, Reset Token) into {_WHERE}"
+NO_TOKEN = f"discord.token: there is none; put it into {_WHERE}"
 INTENT_OFF = (
     "the bot may not read messages: switch on Message Content Intent in the Developer Portal"
     " (https://discord.com/developers/applications, your application, Bot, Privileged Gateway Intents)"
@@ -121,11 +120,14 @@ class Gateway:
             # rebuilt session anyway. RESUME after a lost connection still happens inside; all else begins anew and catches up.
             await self._first_of(stop, bot.start(self._token(), reconnect=False))
         except discord.LoginFailure:
-            raise ConfigError(BAD_TOKEN) from None
+            raise ConfigError(REFUSED) from None
         except discord.PrivilegedIntentsRequired:
             raise ConfigError(INTENT_OFF) from None
         except discord.ConnectionClosed as closed:
             self._closed(closed)
+        except commands.ExtensionError:
+            # A cog that cannot be loaded is a fault of the program; no other client would do better.
+            raise
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
             log.warning("discord.unreachable", error=repr(error))
         except Exception as error:
@@ -147,13 +149,11 @@ class Gateway:
 
     def _closed(self, closed: discord.ConnectionClosed) -> None:
         """The gateway closed the connection for good; some reasons need a person."""
-        match closed.code:
-            case 4004:
-                raise ConfigError(BAD_TOKEN) from None
-            case 4013 | 4014:
-                raise ConfigError(INTENT_OFF) from None
-            case code:
-                log.warning("discord.closed", code=code, reason=closed.reason)
+        if closed.code == _BAD_TOKEN:
+            raise ConfigError(REFUSED) from None
+        if closed.code in {_BAD_INTENTS, _INTENT_OFF}:
+            raise ConfigError(INTENT_OFF) from None
+        log.warning("discord.closed", code=closed.code, reason=closed.reason)
 
     async def _pace(self, *, initial: bool) -> None:
         """Wait as Discord asks before an IDENTIFY: also the first one of a client that takes a dead one's place."""

@@ -54,6 +54,11 @@ class CommandSync:
             except (discord.Forbidden, discord.NotFound) as error:
                 log.warning("commands.not_allowed", guild=guild_id, error=str(error), mend="invite the bot with applications.commands")
                 continue
+            except discord.RateLimited as error:
+                log.warning("commands.rate_limited", guild=guild_id, retry_after_s=error.retry_after)
+                await self._clock.sleep(error.retry_after)
+                done = False
+                continue
             except (discord.DiscordException, *NETWORK_ERRORS, RuntimeError) as error:
                 log.warning("commands.not_synced", guild=guild_id, error=repr(error))
                 done = False

@@ -18,9 +18,10 @@ from bot.gateway.courtesy import say_aside
 from bot.gateway.lines import Deleted, Edited, Item, Line, Lines, Look
 from bot.gateway.reading import Heard, read
 from bot.gateway.sender import ms_of
-from bot.runtime.ports import Accepted, Incoming
+from bot.runtime.ports import Accepted, Incoming, Refused
 from bot.settings import Settings
 from storage.errors import Impossible, StorageError
+from storage.events import Code
 from storage.models import Conversation
 
 log = structlog.get_logger(__name__)
@@ -29,13 +30,16 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _NOT_STORED: Final = "Nightporter cannot store messages at the moment. They stay here and are read again as soon as it can."
+_QUEUE_FULL: Final = "Too many messages wait for the agent here, so this one was not taken; `/queue list` shows them. Send it again later."
 _FILES_UNREAD: Final = "-# I see that a file is attached, but I cannot read files yet; the agent is told its name."
 
 
 class Intake:
     """What the gateway's events are fed to. It lives as long as the process; clients come and go."""
 
-    def __init__(self, settings: Settings, backend: Backend, clock: Clock, client: ClientOf, crashed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, settings: Settings, backend: Backend, clock: Clock, client: ClientOf, crashed: Callable[[BaseException], None]
+    ) -> None:
         self._settings = settings
         self._backend = backend
         self._clock = clock
@@ -95,10 +99,6 @@ class Intake:
                 parent_id = await self._bindings.find_parent(conversation.channel_id)
                 if self._concerns(conversation.channel_id, conversation.guild_id, parent_id):
                     self._put(conversation.channel_id, conversation.guild_id, parent_id, Look())
-
-    async def idle(self) -> None:
-        """Return when nothing waits to be looked at."""
-        await self._lines.idle()
 
     async def aclose(self) -> None:
         """Stop looking; what is not stored is found again at the next start."""
@@ -183,7 +183,9 @@ class Intake:
             )
         )
         log.info("intake.accepted", conversation=conversation.id, message=heard.message_id, source=source, result=type(result).__name__)
-        if heard.files and isinstance(result, Accepted):
+        if isinstance(result, Refused) and result.code is Code.QUEUE_FULL:
+            await say_aside(self._client(), heard.channel_id, _QUEUE_FULL, reply_to_id=heard.message_id)
+        elif heard.files and isinstance(result, Accepted):
             await say_aside(self._client(), heard.channel_id, _FILES_UNREAD, reply_to_id=heard.message_id)
 
     async def _for_agent(self, line: Line, heard: Heard) -> Conversation | None:
@@ -234,4 +236,3 @@ class Intake:
         if level(self._settings.access, self._settings.discord.guilds, item.caller) >= Level.MEMBER:
             line.trouble_told = True
             await say_aside(self._client(), line.channel_id, _NOT_STORED, reply_to_id=item.message_id)
-

@@ -87,11 +87,6 @@ class Lines:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._crashed(error)
 
-    async def idle(self) -> None:
-        """Return when no line has anything waiting."""
-        while tasks := [line.task for line in self._lines.values() if line.task is not None]:
-            await asyncio.wait(tasks)
-
     async def aclose(self) -> None:
         """End all tasks. What was not stored is found again by the next start's catch-up."""
         tasks = [task for line in self._lines.values() for task in (line.task, line.retry) if task is not None]

@@ -61,9 +61,9 @@ class Sender:
 
     @property
     def ready(self) -> bool:
-        """See `Chat.ready`: logged in, and the gateway session has begun. A gateway that is away does not stop REST."""
+        """See `Chat.ready`: logged in. A gateway that is away does not stop REST, and each attempt finds out for itself."""
         client = self._client()
-        return client is not None and client.user is not None and client.ws is not None and not client.is_closed()
+        return client is not None and client.user is not None and not client.is_closed()
 
     async def send(self, part: Part, deadline_s: float) -> SendResult:
         """See `Chat.send`. A crash meanwhile: the part is in `sending`, and its nonce tells on the next try."""
@@ -75,7 +75,7 @@ class Sender:
         token = current_attempt.set(attempt)
         try:
             async with asyncio.timeout(deadline_s):
-                data = await client.http.send_message(part.channel_id, params=MultipartParameters(self.payload(part), None, None))
+                data: Any = await client.http.send_message(part.channel_id, params=MultipartParameters(self.payload(part), None, None))
         except TimeoutError:
             return OutcomeUnknown("no answer in time") if attempt.maybe_done else Wait(_HELD_PAUSE_S)
         except discord.DiscordException as error:
