@@ -143,7 +143,7 @@ def _open_postgresql(url: URL, busy_s: float) -> Engines:
             "server_settings": {
                 "application_name": "nightporter",
                 "statement_timeout": "15000",
-                "lock_timeout": "4000",
+                "lock_timeout": str(int(min(busy_s, 4.0) * 1000)),
                 "idle_in_transaction_session_timeout": "15000",
             },
         },

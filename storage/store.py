@@ -116,6 +116,7 @@ class Store:
         try:
             await migrate(self._engines)
             async with self._engines.write.begin() as conn:
+                await self._engines.queue_for_migration(conn)  # processes that start at once write the same rows
                 opened = {"opened_by": self.instance, "opened_at_ms": str(self._now())}
                 await conn.execute(delete(meta).where(meta.c.key.in_(opened)))
                 await conn.execute(insert(meta), [{"key": key, "value": value} for key, value in opened.items()])
