@@ -5,6 +5,7 @@ Expected outcomes are values (`Done | Refusal`); what the database cannot do rai
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import structlog
@@ -114,6 +115,8 @@ class Runtime:
 
         A crash before: it is bound at the next start. After: nothing happens again.
         """
+        # One folder has one name: the workspace's index and the agent's sessions compare it.
+        folder = _resolved(folder)
         new = NewConversation(channel_id, guild_id, project, agent, folder, shared, last_seen_id)
         bound = await self.store.bind(new)
         if (bound.project, bound.agent, bound.folder, bound.shared) == (project, agent, folder, shared):
@@ -212,6 +215,11 @@ class Runtime:
         """A wait by its id, ended ones too."""
         return await self.store.continuations.by_id(continuation_id)
 
+    async def origin_message(self, run_id: RunId) -> int | None:
+        """The message that a run answered, where it answered one; for a link."""
+        prompts = await self.store.prompts.of_run(run_id)
+        return next((p.message_id for p in reversed(prompts) if p.message_id is not None), None)
+
     async def waiting(self, conversation_id: ConversationId) -> tuple[Prompt, ...]:
         """The queue of a conversation, in its order."""
         return await self.store.prompts.waiting(conversation_id)
@@ -224,3 +232,7 @@ class Runtime:
         """The conversation that a run belongs to."""
         run = await self.store.runs.by_id(run_id)
         return None if run is None else await self.store.conversations.by_id(run.conversation_id)
+
+
+def _resolved(folder: str) -> str:
+    return str(Path(folder).resolve())

@@ -1,0 +1,166 @@
+"""The composition root: builds every part from the settings, runs until told to stop, and takes everything down in order.
+
+The only module that sees all parts. What it starts it ends, also when something fails half-way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+import structlog
+
+from bot.agents import procs
+from bot.agents.base import AgentProvider, PermissionPolicy
+from bot.agents.claude.config import ClaudeConfig
+from bot.agents.claude.provider import ClaudeProvider
+from bot.agents.pool import AgentPool
+from bot.agents.watchdog import Silence
+from bot.checks import prepare_state_dir
+from bot.clock import Clock, SystemClock
+from bot.errors import EXIT_FAILED, EXIT_OK, Unavailable
+from bot.faults import crash_hook
+from bot.gateway.client import Gateway
+from bot.runtime.ports import ProjectRules, RuntimeConfig, WaitBounds
+from bot.runtime.runtime import Runtime
+from bot.settings import Settings
+from storage.errors import StorageUnavailable
+from storage.models import Rules
+from storage.store import Store
+
+log = structlog.get_logger(__name__)
+
+#: Makes the agents; the environment is the one that their short list of variables is taken from.
+Providers = Callable[[Settings, Clock, Mapping[str, str]], Sequence[AgentProvider]]
+
+
+def run(settings: Settings, *, providers: Providers | None = None) -> int:
+    """Work until SIGTERM or SIGINT and return the exit code. A second signal ends the process at once; nothing durable is lost.
+
+    Raises:
+        ConfigError, Unavailable: one sentence for a person, with its exit code.
+    """
+    return asyncio.run(_main(settings, providers or claude))
+
+
+def claude(settings: Settings, clock: Clock, environ: Mapping[str, str]) -> Sequence[AgentProvider]:
+    """The agents of a real installation."""
+    own, limits = settings.agents.claude, settings.limits
+    config = ClaudeConfig(
+        state_dir=settings.state_dir,
+        environ=environ,
+        model=own.model,
+        base_url=own.base_url,
+        api_key=own.api_key.get_secret_value() if own.api_key is not None else None,
+        auth_token=own.auth_token.get_secret_value() if own.auth_token is not None else None,
+        config_dir=own.config_dir,
+        env=own.env,
+        retries=limits.cli_retries,
+        api_timeout_ms=limits.api_timeout_ms,
+        silence=Silence(turn_s=limits.silent_turn_ms / 1_000, tool_s=limits.silent_tool_ms / 1_000),
+        interrupt_s=limits.interrupt_ms / 1_000,
+    )
+    return (ClaudeProvider(config, clock),)
+
+
+def runtime_config(settings: Settings) -> RuntimeConfig:
+    """What the runtime is told."""
+    return RuntimeConfig(
+        host=procs.host(),
+        projects={p.name: ProjectRules(PermissionPolicy(p.permission_mode, p.allowed_commands)) for p in settings.projects},
+        max_concurrent_runs=settings.runtime.max_concurrent_runs,
+        narration=settings.discord.narration,
+        wait=WaitBounds(settings.wait.min_ms, settings.wait.max_ms, settings.wait.expire_after_ms),
+        drain_s=settings.limits.drain_ms / 1_000,
+    )
+
+
+def rules_of(settings: Settings) -> Rules:
+    """The bounds that decisions use."""
+    return Rules(
+        unattended_runs=settings.wait.unattended_runs,
+        unattended_ms=settings.wait.unattended_time_ms,
+        queue_limit=settings.limits.queue,
+        catch_up_max_age_ms=settings.discord.catch_up_max_age_ms,
+    )
+
+
+async def _main(settings: Settings, providers: Providers) -> int:
+    clock, environ = SystemClock(), dict(os.environ)
+    prepare_state_dir(settings.state_dir)
+    instance = f"{procs.host()}-{os.getpid()}-{secrets.token_hex(4)}"
+    async with AsyncExitStack() as stack:
+        store = await _open_store(settings, clock, instance, environ)
+        stack.push_async_callback(store.aclose)
+        agents = providers(settings, clock, environ)
+        for agent in agents:
+            stack.push_async_callback(agent.close)
+        await _check(agents)
+        pool = AgentPool(agents, cap=settings.runtime.warm_agents, idle_timeout_s=settings.runtime.idle_timeout_ms / 1_000, clock=clock)
+        stack.push_async_callback(pool.aclose)
+        gateway = Gateway(settings, clock=clock)
+        runtime = Runtime(store, pool, gateway.chat, clock, runtime_config(settings))
+        gateway.attach(runtime)
+        return await _serve(runtime, gateway)
+
+
+async def _open_store(settings: Settings, clock: Clock, instance: str, environ: Mapping[str, str]) -> Store:
+    try:
+        return await Store.open(
+            settings.database.url.get_secret_value(),
+            now=clock.now_ms,
+            rules=rules_of(settings),
+            instance=instance,
+            fault=crash_hook(environ),
+        )
+    except StorageUnavailable as error:
+        raise Unavailable(f"database: {error}") from error
+
+
+async def _check(agents: Sequence[AgentProvider]) -> None:
+    for agent in agents:
+        sentence = await agent.check()
+        if sentence is not None:
+            raise Unavailable(f"agents.{agent.name}: {sentence}")
+
+
+async def _serve(runtime: Runtime, gateway: Gateway) -> int:
+    """Run until a signal, a dead loop or a gateway that cannot go on; then stop in an order in which last words still go out."""
+    told, gateway_stop = asyncio.Event(), asyncio.Event()
+    _on_signals(told)
+    await runtime.start()
+    connected = asyncio.create_task(gateway.run(gateway_stop), name="gateway")
+    stopping = asyncio.create_task(told.wait(), name="signals")
+    dying = asyncio.create_task(runtime.died(), name="deaths")
+    try:
+        await asyncio.wait({connected, stopping, dying}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        # The gateway stays up meanwhile: what turns say at the end is posted. What comes in is stored and waits.
+        await runtime.stop(0 if dying.done() else None)
+        gateway_stop.set()
+        stopping.cancel()
+        dying.cancel()
+        await asyncio.wait({connected})
+    connected.result()
+    if told.is_set() and (dying.cancelled() or not dying.done()):
+        return EXIT_OK
+    log.critical("app.failed", loop=dying.result() if dying.done() and not dying.cancelled() else "gateway")
+    return EXIT_FAILED
+
+
+def _on_signals(told: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def tell(received: signal.Signals) -> None:
+        log.info("app.stopping", signal=received.name)
+        told.set()
+        # Whoever asks twice means now.
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, tell, each)
