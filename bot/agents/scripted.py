@@ -215,7 +215,9 @@ class ScriptedSession:
             await self._shell.end()
 
     async def _act(self, prompt_uuid: str, prompt: str, tools: ToolHandler, events: asyncio.Queue[AgentEvent | None]) -> RunEnded:
-        if not self.alive:
+        # Asked, not looked up: the end of a process is seen a moment late.
+        if not self.alive or (self._shell is not None and await self._shell.command(":") != ("", 0)):
+            self._closed = True
             return RunEnded(EndKind.FAILED, ErrorKind.PROCESS, "The agent's process has ended.")
         before = self._transcript.prompts()
         self._transcript.prompt(prompt_uuid)

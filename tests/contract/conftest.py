@@ -16,7 +16,7 @@ ADAPTERS = [pytest.param("scripted"), pytest.param("claude", marks=pytest.mark.r
 @pytest_asyncio.fixture(params=ADAPTERS)
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     async with make_api() as api:
-        made = make_rig(request.param, tmp_path, api)
+        made = make_rig(request.param, tmp_path, api if request.param == "claude" else None)
         yield made
         await made.close()
 

@@ -200,6 +200,9 @@ class _Desk:
         async def call(arguments: dict[str, Any]) -> dict[str, Any]:
             run = self._session.active
             result = NO_TURN if run is None else await run.calls.call(spec.name, arguments)
+            if not self._session.alive:
+                # Nobody is left to read it; the disconnect cancels this, while an answer would fail in the SDK's hands.
+                await asyncio.get_running_loop().create_future()
             return {"content": [{"type": "text", "text": result.text}], "is_error": result.is_error}
 
         return SdkMcpTool(spec.name, spec.description, dict(spec.schema), call)

@@ -173,6 +173,9 @@ class ClaudeSession:
             run.finish(run.verdict or _GONE)
             # In the middle of a turn the program goes on working when its input ends, so it is not asked politely.
             await self._launch.kill()
+        if reading.done():
+            # Nothing may hold the other ends of the pipes when they are let go.
+            await prove_dead(self._process, self._config.state_dir)
         await self._disconnect()
         for task in (reading, closing):
             task.cancel()

@@ -52,7 +52,7 @@ class ModelRequest:
 
     @property
     def last_prompt(self) -> str:
-        """The last text block of the last user message that is a prompt and not a tool's result."""
+        """The last prompt: the last text that a user message holds and the agent's program did not write itself."""
         at = self.last_prompt_at
         return "" if at is None else _prompt_texts(self.messages[at])[-1]
 
@@ -89,13 +89,16 @@ def texts_of(content: object) -> list[str]:
     return [str(block.get("text", "")) for block in blocks_of({"content": content}) if block.get("type") == "text"]
 
 
+#: How texts begin that the agent's program writes into user messages by itself (Claude Code 2.1.332).
+_NOT_PROMPTS = ("<system-reminder>", "[Request interrupted", "Your response above was cut off mid-stream")
+
+
 def _prompt_texts(message: Wire) -> list[str]:
-    """The prompts in a message: not what the agent's program writes beside them, and not texts that come with tool results."""
-    blocks = blocks_of(message)
-    if message.get("role") != "user" or any(block.get("type") == "tool_result" for block in blocks):
+    """The prompts in a message. One after an interrupted tool call stands in the same message as that call's result."""
+    if message.get("role") != "user":
         return []
-    ours = ("<system-reminder>", "[Request interrupted", "Your response above was cut off mid-stream")
-    return [text for block in blocks if (text := str(block.get("text", ""))).strip() and not text.lstrip().startswith(ours)]
+    blocks = blocks_of(message)
+    return [text for block in blocks if (text := str(block.get("text", ""))).strip() and not text.lstrip().startswith(_NOT_PROMPTS)]
 
 
 @dataclass(frozen=True, slots=True)
