@@ -73,6 +73,13 @@ class NightporterBot(commands.Bot):
         """See `Client.before_identify_hook`."""
         await self._pace(initial=initial)
 
+    async def close(self) -> None:
+        """See `Client.close`. Also ends the task that waits for more guilds: it would go on and then use a closed client."""
+        waiting: asyncio.Task[None] | None = self._connection._ready_task  # noqa: SLF001 - discord.py offers no other way
+        if waiting is not None:
+            waiting.cancel()
+        await super().close()
+
     async def on_message(self, message: discord.Message, /) -> None:
         """Nothing: there are no prefix commands, and cogs.chat listens itself."""
 

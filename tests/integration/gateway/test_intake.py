@@ -54,7 +54,7 @@ async def test_what_is_not_for_the_agent_is_met_with_silence(hotel: Hotel) -> No
     last = await hotel.say(f"{hotel.me} the last one")
     await hotel.backend.until(lambda: bool(hotel.backend.accepted))
     assert [heard.text for heard in hotel.backend.accepted] == ["the last one"]
-    assert hotel.people.texts(hotel.channel, by=hotel.people.bot) == []  # type: ignore[arg-type]
+    assert hotel.people.texts(hotel.channel, by=hotel.people.bot) == []
     assert await hotel.mark() == last.id
 
 
@@ -99,6 +99,7 @@ async def test_a_file_reaches_the_agent_by_name_and_its_author_is_told_that_it_i
 
 async def test_a_long_message_of_four_thousand_characters_is_one_prompt(hotel: Hotel) -> None:
     await hotel.up()
+    hotel.alice.user.nitro = True
     await hotel.say(f"{hotel.me} " + "x" * 3_900)
     await hotel.backend.until(lambda: bool(hotel.backend.accepted))
     assert hotel.backend.accepted[0].text == "x" * 3_900
