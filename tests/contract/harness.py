@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -201,11 +202,12 @@ def ended(events: Sequence[AgentEvent]) -> RunEnded:
 
 def sleepers(folder: Path) -> str:
     """Write a script that starts two sleepers, one under setsid, records their pids, and returns at once; its command line."""
-    script = folder / "sleepers.sh"
-    sleep = "python3 -c 'import time; time.sleep(600)' >/dev/null 2>&1"
-    script.write_text(
-        f"{sleep} &\necho $! > one.pid\nsetsid sh -c 'echo $$ > two.pid; exec {sleep.replace(chr(39), chr(34))}' &\n"
-        "while [ ! -s two.pid ]; do :; done\n",
+    sleep = f'{sys.executable} -I -S -c "import time; time.sleep(600)" >/dev/null 2>&1'
+    (folder / "sleepers.sh").write_text(
+        f"{sleep} &\n"
+        "echo $! > one.pid\n"
+        f"setsid sh -c 'echo $$ > two.new; mv two.new two.pid; exec {sleep}' &\n"
+        "while [ ! -e two.pid ]; do sleep 0.01; done\n",
         encoding="utf-8",
     )
     return "sh sleepers.sh"

@@ -79,7 +79,7 @@ async def test_no_descendant_outlives_an_owner_that_is_killed_in_a_turn(name: st
     project.mkdir()
     (tmp_path / "state").mkdir(mode=0o700)
     async with make_api() as api:
-        prompt = f"shell {sleepers(project)}\nshell python3 -c 'import time; time.sleep(600)'\nsay never"
+        prompt = f"shell {sleepers(project)}\nshell {sys.executable} -I -S -c 'import time; time.sleep(600)'\nsay never"
         owner = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.contract.owner", name, str(tmp_path), api.url, prompt),
             cwd=ROOT,

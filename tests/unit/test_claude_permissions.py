@@ -1,0 +1,156 @@
+"""What the agent may do without asking, as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot.agents.base import PermissionMode, PermissionPolicy
+from bot.agents.claude.permissions import Allow, Deny, decide
+
+EDITS = PermissionPolicy(PermissionMode.ACCEPT_EDITS, ("git *", "pytest *", "make test"))
+PLAN = PermissionPolicy(PermissionMode.PLAN, ("git *",))
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "sub").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (folder / "link").symlink_to(tmp_path / "outside")
+    (folder / "loop").symlink_to(folder / "loop")
+    return folder.resolve()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status",
+        "git",
+        "pytest",
+        "pytest -x tests | git hash-object --stdin",
+        "make test && git commit -am 'done; really'",
+        "git log > sub/log.txt 2>/dev/null",
+        "git log 2>&1",
+    ],
+)
+def test_commands_that_all_match_are_allowed(folder: Path, command: str) -> None:
+    assert decide(EDITS, folder, "Bash", {"command": command}) == Allow()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /",
+        "git status; rm x",
+        "git status && rm x",
+        "git status | sh",
+        "git status\nrm x",
+        "git status & rm x",
+        "git log $(rm x)",
+        "git log `rm x`",
+        "make tests",
+        "make",
+        "gitx status",
+        "PAGER=rm git log",
+        "git log > /etc/passwd",
+        "git log > ../outside/x",
+        "git log > link/x",
+        "git log >> ~/.bashrc",
+        "",
+    ],
+)
+def test_every_other_command_is_denied(folder: Path, command: str) -> None:
+    decision = decide(EDITS, folder, "Bash", {"command": command})
+    assert isinstance(decision, Deny)
+    assert decision.sentence.startswith("Denied: ")
+
+
+def test_a_denied_command_names_itself_and_the_rule(folder: Path) -> None:
+    assert decide(EDITS, folder, "Bash", {"command": "git status; rm -rf x"}) == Deny(
+        "Denied: `rm -rf x` matches none of the allowed commands of this project (`git *`, `pytest *`, `make test`)."
+    )
+
+
+@pytest.mark.parametrize("policy", [EDITS, PLAN])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("Read", {"file_path": "a.txt"}),
+        ("Read", {"file_path": "{folder}/sub/a.txt"}),
+        ("Glob", {"pattern": "**/*.py"}),
+        ("Glob", {"pattern": "{folder}/**/*.py"}),
+        ("Glob", {"pattern": "*", "path": "{folder}/sub"}),
+        ("Grep", {"pattern": "/etc/passwd"}),
+        ("Grep", {"pattern": "x", "path": "sub"}),
+        ("WebSearch", {"query": "x"}),
+        ("WebFetch", {"url": "https://docs.python.org/3/"}),
+        ("Agent", {"prompt": "x"}),
+        ("mcp__nightporter__wait", {}),
+    ],
+)
+def test_reading_inside_is_allowed_in_both_modes(folder: Path, policy: PermissionPolicy, tool: str, arguments: dict[str, str]) -> None:
+    filled = {name: value.replace("{folder}", str(folder)) for name, value in arguments.items()}
+    assert decide(policy, folder, tool, filled) == Allow()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("Read", {"file_path": "/etc/passwd"}),
+        ("Read", {"file_path": "../outside/x"}),
+        ("Read", {"file_path": "link/x"}),
+        ("Read", {"file_path": "loop"}),
+        ("Read", {"file_path": "~/.ssh/id_rsa"}),
+        ("Read", {"file_path": "a\0b"}),
+        ("Read", {"file_path": ""}),
+        ("Read", {}),
+        ("Edit", {"file_path": "/etc/passwd"}),
+        ("Write", {"file_path": "link/x"}),
+        ("NotebookEdit", {"notebook_path": "/x.ipynb"}),
+        ("Glob", {"pattern": "../**"}),
+        ("Glob", {"pattern": "/etc/*"}),
+        ("Glob", {"pattern": "~/*"}),
+        ("Glob", {"pattern": "*", "path": "/etc"}),
+        ("Grep", {"pattern": "x", "path": "/etc"}),
+        ("WebFetch", {"url": "http://127.0.0.1:8080/"}),
+        ("WebFetch", {"url": "http://169.254.169.254/latest/meta-data"}),
+        ("WebFetch", {"url": "http://localhost/"}),
+        ("WebFetch", {"url": "http://db.internal/"}),
+        ("WebFetch", {"url": "http://user@evil.example@127.0.0.1/"}),
+        ("WebFetch", {"url": "file:///etc/passwd"}),
+        ("Bash", {"command": "git status", "run_in_background": True}),
+        ("Agent", {"prompt": "x", "run_in_background": True}),
+        ("CronCreate", {}),
+        ("Monitor", {}),
+        ("mcp__other__tool", {}),
+    ],
+)
+def test_everything_else_is_denied_with_a_sentence(folder: Path, tool: str, arguments: dict[str, object]) -> None:
+    decision = decide(EDITS, folder, tool, arguments)
+    assert isinstance(decision, Deny)
+    assert decision.sentence.endswith(".")
+
+
+@pytest.mark.parametrize("tool", ["Edit", "Write", "NotebookEdit", "Bash"])
+def test_plan_mode_has_no_tool_that_changes(folder: Path, tool: str) -> None:
+    arguments = {"file_path": "a", "notebook_path": "a", "command": "git status"}
+    assert isinstance(decide(PLAN, folder, tool, arguments), Deny)
+
+
+def test_edits_inside_are_allowed(folder: Path) -> None:
+    for tool in ("Edit", "Write"):
+        assert decide(EDITS, folder, tool, {"file_path": "new/deep/file.txt"}) == Allow()
+
+
+def test_a_sub_agent_may_not_use_our_tools_but_may_use_the_others(folder: Path) -> None:
+    assert isinstance(decide(EDITS, folder, "mcp__nightporter__wait", {}, subagent=True), Deny)
+    assert decide(EDITS, folder, "Read", {"file_path": "a"}, subagent=True) == Allow()
+
+
+def test_long_outputs_kept_outside_may_be_read_and_not_changed(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "outside"
+    arguments = {"file_path": str(kept / "output.txt")}
+    assert decide(EDITS, folder, "Read", arguments, read_roots=[kept]) == Allow()
+    assert isinstance(decide(EDITS, folder, "Write", arguments, read_roots=[kept]), Deny)
