@@ -20,10 +20,10 @@ from bot.errors import EXIT_FAILED, EXIT_OK
 
 #: What a shell reports for a program that Ctrl-C ended: 128 + SIGINT.
 _EXIT_INTERRUPTED = 130
-#: How long a step waits for each thing that must follow. Many times what is needed: two slow cores are enough.
-_PATIENCE_S = 15.0
-#: A sabotaged run waits in vain, so it need not wait long.
-_SABOTAGED_PATIENCE_S = 8.0
+#: How long a step waits for each thing that must follow. Many times what is needed, so that a busy machine is no failure.
+_PATIENCE_S = 30.0
+#: A sabotaged run waits in vain for a wake, so it need not wait long.
+_SABOTAGED_PATIENCE_S = 10.0
 #: How long Nightporter may take to end when it is told to.
 _STOP_S = 25.0
 
@@ -32,17 +32,15 @@ def main(*, json_file: Path | None = None, serve: bool = False, sabotage: str | 
     """Play the story (or with `serve` only set the stage) and return the exit code: 0 if everything was as promised."""
     try:
         return asyncio.run(_main(json_file, serve=serve, sabotage=sabotage))
-    except KeyboardInterrupt:
+    except asyncio.CancelledError:
         return _EXIT_INTERRUPTED
 
 
 async def _main(json_file: Path | None, *, serve: bool, sabotage: str | None) -> int:
-    # Ctrl-C is asyncio.run's own matter; SIGTERM shall clean up too.
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    _end_on_signals()
     clock = SystemClock()
-    transcript = Transcript(clock.now_ms)
+    names: dict[int, str] = {}
+    transcript = Transcript(clock.now_ms, names=names)
     began_s = clock.monotonic_s()
     # With a shortest wait of an hour, every wait of the story is raised to it: no wake comes, and that must be noticed.
     servers = Servers(clock, shortest_wait="1h" if sabotage == "no-wake" else "1s")
@@ -50,6 +48,8 @@ async def _main(json_file: Path | None, *, serve: bool, sabotage: str | None) ->
     async with AsyncExitStack() as stack:
         file = None if json_file is None else stack.enter_context(json_file.open("w", encoding="utf-8"))
         await stack.enter_async_context(servers)
+        world = servers.discord.world
+        names |= {user.id: user.name for user in world.users.values()} | {one.id: one.name for one in world.channels.values()}
         recorder = Recorder(servers.discord, servers.model, servers.database, clock, file)
         stack.push_async_callback(recorder.aclose)
         recorder.listen(transcript.on_event)
@@ -60,6 +60,18 @@ async def _main(json_file: Path | None, *, serve: bool, sabotage: str | None) ->
         verdicts = await _play(story, transcript)
         end = await _end(story, recorder, transcript)
     return _sum_up([*verdicts, end], transcript, clock.monotonic_s() - began_s)
+
+
+def _end_on_signals() -> None:
+    """Ctrl-C and SIGTERM end everything properly; asked again they change nothing, or Nightporter could be left running."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+
+    def end() -> None:
+        if task is not None and not task.cancelling():
+            task.cancel()
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, end)
 
 
 async def _play(story: Story, transcript: Transcript) -> list[Verdict]:

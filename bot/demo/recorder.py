@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, TypeVar, assert_never
@@ -11,13 +12,17 @@ from bot.clock import Clock
 from bot.demo.events import Event, Kind
 from bot.loopback.discord import LoopbackDiscord, Record
 from bot.loopback.model import Entry as ModelEntry
-from bot.loopback.model import ModelApi
+from bot.loopback.model import ModelApi, ModelRequest
+from bot.loopback.model.log import texts_of
 from storage.events import Entity
 from storage.journal import Entry
 from storage.models import Snapshot
 from storage.outside import Outside
 
 T = TypeVar("T")
+
+#: What the agent's program adds to results by itself.
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 
 #: How often the database is asked whether somebody has committed. Only how soon it is seen depends on it.
 _LOOK_S = 0.02
@@ -253,9 +258,16 @@ class Recorder:
                 run=run,
                 session=request.session,
                 state=None if asked else entry.kind,
-                detail={"history": list(request.prompts[:-1])} if asked else {"tools": list(entry.tools), "status": entry.status},
+                detail=_asked(request) if asked else {"tools": list(entry.tools), "status": entry.status},
             )
         )
+
+
+def _asked(request: ModelRequest) -> dict[str, Any]:
+    """What a request brings beside its last prompt: the prompts before it, and the results of tools called since."""
+    results = [_REMINDER.sub("", " ".join(texts_of(result.get("content")))).strip() for result in request.tool_results]
+    # The newest one is what the request is about.
+    return {"history": list(request.prompts[:-1]), **({"results": results[-1:]} if results else {})}
 
 
 def _find(rows: tuple[Any, ...], row_id: int) -> Any:  # noqa: ANN401 - one look-up for all kinds of rows

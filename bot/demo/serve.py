@@ -42,7 +42,8 @@ async def serve_until_told(story: Story, transcript: Transcript) -> int:
     transcript.say(_HELP)
     transcript.say("Ctrl-C ends everything.", "bold")
     told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, told.set)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, told.set)
     reading = asyncio.create_task(_Terminal(story, transcript).read())
     waiting = asyncio.create_task(told.wait())
     flushing = asyncio.create_task(_flush(story, transcript))

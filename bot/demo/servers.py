@@ -147,6 +147,9 @@ admin_roles = [{cast.ada.roles[0].id}]
 [wait]
 min = "{self._shortest_wait}"
 
+[limits]
+drain = "3s"
+
 [agents.claude]
 base_url = "{self.model.url}"
 api_key_file = "secrets/model-key"

@@ -16,10 +16,12 @@ from bot.demo.servers import Cast, Servers
 from bot.demo.transcript import Transcript, Verdict, describe
 from bot.loopback.discord import ApiError, CannotInvokeError, Channel, Interaction, Member, Message
 from storage.models import Continuation, Run
-from storage.states import ContinuationState, RunState
+from storage.states import LIVE_CONTINUATION, ContinuationState, RunState
 
 T = TypeVar("T")
 
+#: A start needs a second or two, on a busy machine many.
+_START_S = 60.0
 #: A wake may come this much later than the last one that is worth waiting for, before it counts as never.
 _NEVER_MS = 1_500
 
@@ -34,7 +36,7 @@ class Step:
 
 
 class Story:
-    """What steps use: talking, pressing, and waiting for what must follow. Everything it waits for is bounded by `patience_s`."""
+    """What steps use: talking, pressing, and waiting for what must follow. Everything it waits for is bounded."""
 
     def __init__(self, servers: Servers, recorder: Recorder, transcript: Transcript, clock: Clock, patience_s: float) -> None:
         self.servers = servers
@@ -91,7 +93,8 @@ class Story:
             tail = [line for line in self.servers.porter.output().splitlines() if line.strip()][-3:]
             return f"Nightporter ended with {code}: {' / '.join(tail)}"
         said = [text for event in self.recorder.events[self._step_began :] if (text := describe(event)) and event.kind != "step"]
-        return "; ".join(said[-4:]) or "nothing"
+        live = [f"c{row.id} is {row.state}" for row in self.recorder.rows.continuations if row.state in LIVE_CONTINUATION]
+        return "; ".join(said[-4:] or ["nothing", *live])
 
     # --- Nightporter's process -----------------------------------------------------------------------------------------
 
@@ -104,9 +107,14 @@ class Story:
 
     async def ready(self) -> None:
         """Wait until Nightporter listens: it is connected and its commands are known."""
-        log = self.servers.discord.log
-        await self.until(lambda: log.of("gateway.identify") or None, "Nightporter connects to Discord's gateway")
-        await self.until(lambda: log.of("commands.sync") or None, "Nightporter's slash commands are known to Discord")
+        log, channels = self.servers.discord.log, (self.cast.backend, self.cast.website)
+
+        def bound() -> bool | None:
+            return {channel.id for channel in channels} <= {row.channel_id for row in self.recorder.rows.conversations} or None
+
+        await self.until(lambda: log.of("gateway.identify") or None, "Nightporter connects to Discord's gateway", _START_S)
+        await self.until(bound, "Nightporter has bound both channels", _START_S)
+        await self.until(lambda: log.of("commands.sync") or None, "Nightporter's slash commands are known to Discord", _START_S)
 
     async def _note_end(self) -> None:
         pid = self.servers.porter.pid
@@ -131,7 +139,7 @@ class Story:
 
     # --- waiting -------------------------------------------------------------------------------------------------------
 
-    async def until(self, check: Callable[[], T | None], expected: str) -> T:
+    async def until(self, check: Callable[[], T | None], expected: str, patience_s: float | None = None) -> T:
         """See `Recorder.until`; it also fails at once when Nightporter has ended."""
 
         def look() -> T | None:
@@ -140,7 +148,7 @@ class Story:
                 raise DidNotCome(expected)
             return found
 
-        return await self.recorder.until(look, expected, self._patience_s)
+        return await self.recorder.until(look, expected, patience_s or self._patience_s)
 
     async def expect(self, holds: object, expected: str) -> None:
         """What must be so by now."""

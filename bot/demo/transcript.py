@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from datetime import UTC, datetime
+from typing import TextIO, assert_never
 
 from bot.demo.events import Event
 
@@ -17,6 +19,9 @@ _INDENT = " " * 33
 _SETTLE_MS = 150
 
 _COLOURS = {"dim": "2", "bold": "1", "green": "32", "red": "31", "cyan": "36", "yellow": "33", "magenta": "35"}
+
+#: A mention, or a time (developer docs, message formatting).
+_MARKUP = re.compile(r"<(?P<sign>@|#)!?(?P<id>\d+)>|<t:(?P<seconds>\d+)(?::(?P<style>\w))?>")
 
 #: Moves that say something to a reader; the rest is in the JSON file.
 _RUN_STATES = {"dispatched", "succeeded", "failed", "cancelled", "interrupted", "released"}
@@ -45,7 +50,9 @@ class Verdict:
 class Transcript:
     """Writes events as lines, in the order of their times, a moment after they came; colour only on a terminal."""
 
-    def __init__(self, now_ms: Callable[[], int], out: TextIO = sys.stdout) -> None:
+    def __init__(self, now_ms: Callable[[], int], out: TextIO = sys.stdout, names: Mapping[int, str] | None = None) -> None:
+        """`names` of people and channels by id; it may grow later."""
+        self._names = {} if names is None else names
         self._now_ms = now_ms
         self._out = out
         self._colour = out.isatty()
@@ -87,10 +94,21 @@ class Transcript:
         seconds = max(0, event.t_ms - self._began_ms) / 1000
         where = f"#{event.conversation}" if event.conversation else ""
         head = f"{seconds:8.2f}  {where:<9} {who:<11} "
-        body = textwrap.wrap(" / ".join(filter(None, text.splitlines())), _WIDTH - len(_INDENT)) or [""]
+        shown = _MARKUP.sub(self._plain, " / ".join(filter(None, text.splitlines())))
+        body = textwrap.wrap(shown, _WIDTH - len(_INDENT)) or [""]
         self.say(self._paint(head, "dim") + self._paint(body[0], colour))
         for more in body[1:]:
             self.say(_INDENT + self._paint(more, colour))
+
+    def _plain(self, markup: re.Match[str]) -> str:
+        """Discord's markup as a person sees it."""
+        if markup["seconds"] is None:
+            return markup["sign"][0] + self._names.get(int(markup["id"]), "?")
+        seconds = int(markup["seconds"])
+        if markup["style"] == "R":
+            away = round(seconds - self._now_ms() / 1000)
+            return f"in {away} s" if away >= 0 else f"{-away} s ago"
+        return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
 
     def _paint(self, text: str, colour: str | None) -> str:
         if not self._colour or colour is None:
@@ -109,8 +127,25 @@ def short(session: str | None) -> str:
     return session[:8] if session else "?"
 
 
-def _line(event: Event) -> tuple[str, str, str | None] | None:  # noqa: PLR0912 - one case for each kind of event
-    """Who, what and colour; None for what only the file has."""
+#: Who, what and colour; None for what only the file has.
+_Line = tuple[str, str, str | None] | None
+
+
+def _line(event: Event) -> _Line:
+    match event.source:
+        case "discord":
+            return _discord(event)
+        case "model":
+            return _model(event)
+        case "database":
+            return _database(event)
+        case "demo":
+            return _demo(event)
+        case _:
+            assert_never(event.source)
+
+
+def _discord(event: Event) -> _Line:
     match event.kind:
         case "message" if event.state == "create":
             return event.author or "", event.text or "", "cyan" if event.detail.get("bot") else None
@@ -119,27 +154,47 @@ def _line(event: Event) -> tuple[str, str, str | None] | None:  # noqa: PLR0912 
         case "command":
             return event.author or "", f"/{event.text}", None
         case "answer" if event.text or event.detail.get("embeds"):
-            hidden = " (only he sees it)" if event.detail.get("ephemeral_for") else ""
+            hidden = " (shown to that person only)" if event.detail.get("ephemeral_for") else ""
             return "nightporter", _shown(event) + hidden, "cyan"
-        case "request":
-            return "to model", f"session {short(event.session)}, {len(event.detail['history'])} prompts before: {event.text}", "magenta"
-        case "reply" if event.state == "answer":
-            words = [*([event.text] if event.text else []), *(f"[{tool.rpartition('__')[2]}]" for tool in event.detail["tools"])]
-            return "from model", " ".join(words), "magenta"
-        case "reply":
-            return "from model", f"({event.state}) {event.text or ''}", "magenta"
+        case _:
+            return None
+
+
+def _model(event: Event) -> _Line:
+    if event.kind == "request":
+        if event.detail.get("results"):
+            return "to model", f"tool result: {' / '.join(event.detail['results'])}", "magenta"
+        before = len(event.detail["history"])
+        prompts = "1 earlier prompt" if before == 1 else f"{before or 'no'} earlier prompts"
+        return "to model", f"(session {short(event.session)}, {prompts}) {event.text}", "magenta"
+    if event.state != "answer":
+        return "from model", f"({event.state}) {event.text or ''}", "magenta"
+    tools = [f"[{tool.rpartition('__')[2]}]" for tool in event.detail["tools"]]
+    return "from model", " ".join([*([event.text] if event.text else []), *tools]), "magenta"
+
+
+def _database(event: Event) -> _Line:
+    match event.kind:
+        case "run" if event.state == "dispatched" and event.detail["before"] == "dispatched":
+            return "run", f"run {event.run} {event.detail['why']}", "yellow"
         case "run" if event.state in _RUN_STATES:
             return "run", f"run {event.run} {event.state} ({event.detail['kind']}, session {short(event.session)})", "yellow"
         case "continuation":
             return "wait", f"c{event.continuation} {event.state}: {event.text} (session {short(event.session)})", "yellow"
         case "prompt" if event.state in {"withdrawn", "offered"}:
             return "prompt", f"{event.state}: {event.text}", "yellow"
+        case _:
+            return None
+
+
+def _demo(event: Event) -> _Line:
+    match event.kind:
         case "process":
             return "process", f"Nightporter (pid {event.detail['pid']}) {event.state}", "bold"
         case "agent_process":
             return "process", f"agent (pid {event.detail['pid']}) {event.state}", "bold"
-        case "leftover":
-            return "leftover", event.text or "", "red"
+        case "leftover" if event.text:
+            return "leftover", event.text, "red"
         case _:
             return None
 
