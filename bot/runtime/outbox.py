@@ -27,8 +27,6 @@ log = structlog.get_logger(__name__)
 _HEADS = 200
 #: Clocks of this machine and of the chat service differ; history is read from so long before the first attempt.
 _HISTORY_SLACK_MS = 5_000
-#: Pauses of a channel after an attempt whose outcome is not known, so that several fit into the nonce window.
-_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 #: So often an unreadable history is tried again before the part is `unknown`.
 _HISTORY_TRIES = 5
 
@@ -103,7 +101,8 @@ class Senders:
         failures = self._failures.get(channel_id, 0)
         self._failures[channel_id] = failures + 1
         self._reach.not_reached(channel_id, services.clock.now_ms())
-        self.pause(services, channel_id, _PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+        pauses_s = services.config.send_pauses_s
+        self.pause(services, channel_id, pauses_s[min(failures, len(pauses_s) - 1)])
 
     def history_failed(self, part_id: PartId) -> bool:
         """Count an unreadable history; whether it was the last try."""

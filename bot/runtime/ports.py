@@ -230,6 +230,8 @@ class RuntimeConfig:
     sweep_s: float = 1.0
     #: The hard end of one attempt to post. Window and deadline together stay below what Discord remembers of a nonce.
     send_deadline_s: float = 30.0
+    #: Pauses of a channel after attempts whose outcome is not known; several fit into the nonce window.
+    send_pauses_s: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 15.0)
     #: A prompt waits so long for an answer in flight, so that its receipt can be told.
     receipt_wait_s: float = 2.0
     #: `send_message` waits so long for its receipt before it says "[delayed]".

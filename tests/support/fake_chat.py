@@ -47,6 +47,8 @@ class FakeChat:
     typed: int = 0
     #: Answers for the next attempts; None posts. "lost" posts and loses the response, "gone" loses the request.
     faults: list[SendResult | str | None] = field(default_factory=list)
+    #: The same by the part that is attempted, asked when the list is empty.
+    fault_of: Callable[[Part], SendResult | str | None] = lambda _part: None
     history_unreadable: bool = False
     #: Held attempts wait here until the test lets them go.
     hold: asyncio.Event | None = None
@@ -65,7 +67,7 @@ class FakeChat:
         if not 0 < len(part.nonce) <= _LONGEST_NONCE:
             return Rejected("bad nonce")
         self.attempts.append(part)
-        fault = self.faults.pop(0) if self.faults else None
+        fault = self.faults.pop(0) if self.faults else self.fault_of(part)
         if isinstance(fault, Wait | Rejected | OutcomeUnknown | Paused | Sent):
             self.changed()
             return fault

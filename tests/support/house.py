@@ -11,13 +11,28 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from bot.agents import procs, script
-from bot.agents.base import AgentProvider, PermissionMode, PermissionPolicy, SessionSpec
+from bot.agents.base import (
+    AgentEvent,
+    AgentProcess,
+    AgentProvider,
+    AgentSession,
+    Death,
+    Ended,
+    Lost,
+    PermissionMode,
+    PermissionPolicy,
+    PromptPart,
+    SessionSpec,
+    ToolHandler,
+    ToolResult,
+    Unknown,
+)
 from bot.agents.pool import AgentPool
 from bot.agents.scripted import ScriptedProvider
 from bot.clock import Clock, SystemClock
@@ -33,6 +48,71 @@ CHANNEL = 100
 ADMIN = Person(1, "Ada", admin=True)
 ANN = Person(7, "Ann", admin=False)
 
+
+class Listening:
+    """The scripted agent, with an ear at the answers of our tools."""
+
+    def __init__(self, inner: AgentProvider, house: House) -> None:
+        self._inner = inner
+        self._house = house
+        self.name = inner.name
+        self.capabilities = inner.capabilities
+
+    async def check(self) -> str | None:
+        return await self._inner.check()
+
+    async def open(self, spec: SessionSpec) -> AgentSession | Lost:
+        opened = await self._inner.open(spec)
+        if isinstance(opened, Lost):
+            return opened
+        self._house.sessions.append(opened)
+        return ListeningSession(opened, self._house.results)
+
+    async def outcome(self, spec: SessionSpec, prompt_uuid: str) -> Ended | Unknown:
+        return await self._inner.outcome(spec, prompt_uuid)
+
+    async def prove_dead(self, process: AgentProcess) -> Death:
+        return await self._inner.prove_dead(process)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class ListeningSession:
+    def __init__(self, inner: AgentSession, results: list[ToolResult]) -> None:
+        self._inner = inner
+        self._results = results
+
+    @property
+    def native_id(self) -> str:
+        return self._inner.native_id
+
+    @property
+    def process(self) -> AgentProcess:
+        return self._inner.process
+
+    @property
+    def alive(self) -> bool:
+        return self._inner.alive
+
+    def run(self, prompt_uuid: str, parts: Sequence[PromptPart], tools: ToolHandler) -> AsyncIterator[AgentEvent]:
+        async def heard(name: str, arguments: Mapping[str, object]) -> ToolResult:
+            result = await tools(name, arguments)
+            self._results.append(result)
+            return result
+
+        return self._inner.run(prompt_uuid, parts, heard)
+
+    async def swept(self) -> bool:
+        return await self._inner.swept()
+
+    async def interrupt(self) -> None:
+        await self._inner.interrupt()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
 Look = Callable[[], Any] | Callable[[], Awaitable[Any]]
 
 
@@ -47,19 +127,23 @@ class House:
         rules: Rules | None = None,
         config: Mapping[str, Any] | None = None,
         chat: FakeChat | None = None,
-        provider: Callable[[ScriptedProvider], AgentProvider] = lambda scripted: scripted,
+        provider: Callable[[AgentProvider], AgentProvider] = lambda scripted: scripted,
         instance: str = "porter-1",
     ) -> None:
         self.folder = folder
         self.clock = clock or SystemClock()
         self.rules = rules or Rules(backoff_ms=1, piece_wait_ms=20)
-        values: dict[str, Any] = {"wait": WaitBounds(min_ms=1), "sweep_s": 0.05, "drain_s": 5.0, **(config or {})}
+        values: dict[str, Any] = {"wait": WaitBounds(min_ms=1), "sweep_s": 0.05, "send_pauses_s": (0.01,), **(config or {})}
         project = ProjectRules(PermissionPolicy(PermissionMode.ACCEPT_EDITS))
         self.config = RuntimeConfig(host=procs.host(), projects={"backend": project}, **values)
         self.chat = chat or FakeChat(self.clock)
         self.chat.changed = self._beat
         #: What the agent was told, in order: (native session id, prompt).
         self.prompts: list[tuple[str, str]] = []
+        #: What the agent's calls of our tools were answered, in order.
+        self.results: list[ToolResult] = []
+        #: The agent's open processes, newest last.
+        self.sessions: list[AgentSession] = []
         self._wrap = provider
         self._instance = instance
         self._waiters: set[asyncio.Future[None]] = set()
@@ -83,7 +167,8 @@ class House:
         """Everything but `start`."""
         url = f"sqlite+aiosqlite:///{self.folder / 'nightporter.db'}"
         self.store = await Store.open(url, now=self.clock.now_ms, rules=self.rules, instance=self._instance, fault=self._passed)
-        self.provider = self._wrap(ScriptedProvider(self.folder, self.clock, processes=False, brain=self._brain))
+        scripted = Listening(ScriptedProvider(self.folder, self.clock, processes=False, brain=self._brain), self)
+        self.provider = self._wrap(scripted)
         self.pool = AgentPool([self.provider], cap=4, idle_timeout_s=600, clock=self.clock)
         self.runtime = Runtime(self.store, self.pool, self.chat, self.clock, self.config)
         self.room = await self.bind(CHANNEL)
