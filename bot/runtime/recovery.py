@@ -137,8 +137,7 @@ class Recovery:
             reply_to_id=newest if run.kind is PromptKind.USER else None,
         )
         settled = await services.ledger.keep_trying(settle.build(services, fresh, ending, facts, live))
-        refused = settled.code.value if isinstance(settled, Refusal) else None
-        log.info("run.recovered", run=run.id, outcome=ending.outcome.value, refused=refused)
+        log.info("run.recovered", run=run.id, became=settle.became(settled), why=ending.why)
 
     async def _outcome(self, run: Run, conversation: Conversation, session: Session) -> Ended | Unknown:
         try:

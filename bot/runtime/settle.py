@@ -11,9 +11,10 @@ from bot.agents.base import EndKind, ErrorKind, RunEnded, Usage
 from bot.runtime import notices
 from bot.runtime.prose import Final
 from bot.runtime.services import LONGEST_MESSAGE, Services
-from storage.events import Evidence, NewPart, Proof, Settle
+from storage.events import Entity, Evidence, Move, NewPart, Proof, Refusal, Settle
 from storage.models import Continuation, PartKind, Run
 from storage.states import ContinuationState, RunState
+from storage.store import Done
 
 Outcome = Literal[RunState.SUCCEEDED, RunState.FAILED, RunState.INTERRUPTED]
 
@@ -129,3 +130,10 @@ def _pending_after(run: Run, ending: Ending, live: Sequence[Continuation]) -> Co
         if wish is not None:
             return wish
     return next((c for c in live if c.state is ContinuationState.PENDING), None)
+
+
+def became(outcome: Done | Refusal) -> str:
+    """The run's state after the settlement, or why it was refused; for the log."""
+    if isinstance(outcome, Refusal):
+        return f"refused: {outcome.code.value}"
+    return next((c.after.value for c in outcome.changes if isinstance(c, Move) and c.entity is Entity.RUN), "unchanged")

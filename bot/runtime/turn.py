@@ -261,8 +261,7 @@ class Turn:
         )
         outcome = await services.ledger.keep_trying(settle.build(services, fresh, ending, facts, live))
         self._settled = True
-        refused = outcome.code.value if isinstance(outcome, Refusal) else None
-        log.info("run.settled", run=run.id, outcome=ending.outcome.value, why=ending.why, refused=refused)
+        log.info("run.settled", run=run.id, became=settle.became(outcome), why=ending.why)
 
     async def _leave(self) -> None:
         """Give the agent back: kept warm only after a settled turn in a session that goes on."""

@@ -66,7 +66,7 @@ class Listening:
         if isinstance(opened, Lost):
             return opened
         self._house.sessions.append(opened)
-        return ListeningSession(opened, self._house.results)
+        return ListeningSession(opened, self._house)
 
     async def outcome(self, spec: SessionSpec, prompt_uuid: str) -> Ended | Unknown:
         return await self._inner.outcome(spec, prompt_uuid)
@@ -79,9 +79,9 @@ class Listening:
 
 
 class ListeningSession:
-    def __init__(self, inner: AgentSession, results: list[ToolResult]) -> None:
+    def __init__(self, inner: AgentSession, house: House) -> None:
         self._inner = inner
-        self._results = results
+        self._house = house
 
     @property
     def native_id(self) -> str:
@@ -98,7 +98,8 @@ class ListeningSession:
     def run(self, prompt_uuid: str, parts: Sequence[PromptPart], tools: ToolHandler) -> AsyncIterator[AgentEvent]:
         async def heard(name: str, arguments: Mapping[str, object]) -> ToolResult:
             result = await tools(name, arguments)
-            self._results.append(result)
+            self._house.results.append(result)
+            self._house.beat()
             return result
 
         return self._inner.run(prompt_uuid, parts, heard)
@@ -137,7 +138,7 @@ class House:
         project = ProjectRules(PermissionPolicy(PermissionMode.ACCEPT_EDITS))
         self.config = RuntimeConfig(host=procs.host(), projects={"backend": project}, **values)
         self.chat = chat or FakeChat(self.clock)
-        self.chat.changed = self._beat
+        self.chat.changed = self.beat
         #: What the agent was told, in order: (native session id, prompt).
         self.prompts: list[tuple[str, str]] = []
         #: What the agent's calls of our tools were answered, in order.
@@ -199,6 +200,17 @@ class House:
         await self.runtime._services.supervisor.stop(5)  # noqa: SLF001 - what a SIGKILL does to tasks
         await self.pool.aclose()
         await self.store.aclose()
+
+    async def kill(self) -> None:
+        """The same while a transaction hangs at a commit point: it is rolled back, and the file is let go."""
+        self._gone = True
+        self.runtime._alarm.stop()  # noqa: SLF001
+        hanging = tuple(self.store._shield._running)  # noqa: SLF001 - what a SIGKILL ends, and nothing else can
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
+        self.fault = None
+        await self.abandon()
 
     # --- people ----------------------------------------------------------------------------------------------------------
 
@@ -287,12 +299,13 @@ class House:
 
     async def _passed(self, point: str) -> None:
         self.points.append(point)
+        asyncio.get_running_loop().call_soon(self.beat)
         if self.fault is not None:
             await self.fault(point)
         # Whoever looks must see what is committed, so it is woken behind the COMMIT.
-        asyncio.get_running_loop().call_soon(self._beat)
+        asyncio.get_running_loop().call_soon(self.beat)
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():
@@ -300,5 +313,5 @@ class House:
 
     def _brain(self, spec: SessionSpec, prompt: str) -> list[script.Line]:
         self.prompts.append((spec.native_id, prompt))
-        self._beat()
+        self.beat()
         return list(script.parse(prompt))
