@@ -33,7 +33,6 @@ An edit counts as long as the message waits; a deletion takes it back. A thread 
 Members can end what they began themselves; admins everything."""
 
 
-@app_commands.guild_only()
 class ConversationCommands(commands.Cog, name="Conversation"):
     """Each acknowledges, calls the runtime, and says what came of it to the person alone."""
 
@@ -42,6 +41,7 @@ class ConversationCommands(commands.Cog, name="Conversation"):
     def __init__(self, bot: NightporterBot) -> None:
         self._bot = bot
 
+    @app_commands.guild_only()
     @app_commands.command(name="status", description="Show what goes on in this channel")
     async def status(self, interaction: Interaction) -> None:
         """The run, the queue, the wait, what is not sent yet, and the last turns."""
@@ -53,11 +53,13 @@ class ConversationCommands(commands.Cog, name="Conversation"):
             embed = describe(await self._bot.backend.status(conversation.id))
             await answer.say("", embed=embed, in_channel="that took too long to show; please ask again.")
 
+    @app_commands.guild_only()
     @app_commands.command(name="stop", description="End the agent's turn, and everything that waits in this channel")
     async def stop(self, interaction: Interaction) -> None:
         """Messages written after the command are kept: its snowflake draws the line."""
         await self._end(interaction, reset=False)
 
+    @app_commands.guild_only()
     @app_commands.command(name="reset", description="Stop, and begin a new session without the memory of this one")
     async def reset(self, interaction: Interaction) -> None:
         """The same, and the provider session ends."""
@@ -126,6 +128,7 @@ class ConversationCommands(commands.Cog, name="Conversation"):
         named = [(f"p{p.id}", f"p{p.id} · {p.author_name or p.kind.value} · {p.text}") for p in mine]
         return choices([(value, name) for value, name in named if typed.lower() in name.lower()])
 
+    @app_commands.guild_only()
     @app_commands.command(name="help", description="How to work with the agent")
     async def help(self, interaction: Interaction) -> None:
         """The same for everybody who may use it."""

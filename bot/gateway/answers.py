@@ -24,17 +24,17 @@ class Answer:
 
     def __init__(self, interaction: discord.Interaction[Any]) -> None:
         self._interaction = interaction
+        self._pressed = interaction.type is discord.InteractionType.component
         self._acked = False
 
     @classmethod
     async def begin(cls, interaction: discord.Interaction[Any]) -> Answer:
         """Acknowledge. A failure (too late, acknowledged by somebody else, Discord's own) is no reason not to act: see `say`."""
         answer = cls(interaction)
-        pressed = interaction.type is discord.InteractionType.component
         try:
             async with asyncio.timeout(_ACK_DEADLINE_S):
                 # A button's message stays as it is; a command shows that it works.
-                await interaction.response.defer(ephemeral=not pressed, thinking=not pressed)
+                await interaction.response.defer(ephemeral=not answer._pressed, thinking=not answer._pressed)
         except _FAILURES as error:
             log.warning("interaction.not_acknowledged", interaction=interaction.id, error=repr(error))
         else:
@@ -54,15 +54,14 @@ class Answer:
             await say_aside(self._interaction.client, self._interaction.channel_id, f"{name}: {public}")
 
     async def _say_privately(self, text: str, embed: discord.Embed | None) -> bool:
-        missing = discord.utils.MISSING
+        mute = discord.AllowedMentions.none()
+        embeds = [] if embed is None else [embed]
         try:
             async with asyncio.timeout(_SAY_DEADLINE_S):
-                await self._interaction.followup.send(
-                    text or missing,
-                    embed=missing if embed is None else embed,
-                    ephemeral=True,
-                    allowed_mentions=discord.AllowedMentions.none(),
-                )
+                if self._pressed:
+                    await self._interaction.followup.send(text, embeds=embeds, ephemeral=True, allowed_mentions=mute)
+                else:
+                    await self._interaction.edit_original_response(content=text or None, embeds=embeds, allowed_mentions=mute)
         except _FAILURES as error:
             log.warning("interaction.not_answered", interaction=self._interaction.id, error=repr(error))
             return False
