@@ -45,7 +45,9 @@ class Outbox:
 
     async def held_by_others(self, instance: str) -> tuple[Part, ...]:
         """Parts that other processes were sending: to be taken over once those are gone."""
-        return await self._reader.all(PARTS, PARTS.light().where(_SENDING, parts.c.holder != instance).order_by(parts.c.id))
+        query = PARTS.light().where(_SENDING, parts.c.holder != instance)
+        # In the order of the index of open parts: asked for in order of the ids, SQLite would read all of history instead.
+        return await self._reader.all(PARTS, query.order_by(parts.c.conversation_id, parts.c.seq))
 
     async def backlog(self, conversation_id: ConversationId) -> tuple[Part, ...]:
         """What is not in the channel yet, in order."""

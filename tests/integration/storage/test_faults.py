@@ -47,6 +47,7 @@ async def on_server(postgres: Postgres, postgres_migrated: str, time: Time) -> A
 async def pragma(driver: Driver, statement: str) -> int | None:
     """On the one connection that writes."""
     async with driver.store._engines.write.connect() as conn:  # noqa: SLF001 - to make the fault
+        await conn.execution_options(sqlite_begin="DEFERRED")  # a read-only connection cannot begin to write
         found = await conn.exec_driver_sql(f"PRAGMA {statement}")
         return int(found.scalar_one()) if found.returns_rows else None
 
