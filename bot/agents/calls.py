@@ -14,7 +14,7 @@ log = structlog.get_logger()
 #: How long a cancelled handler may take to let go. It only stores, so this is already long.
 _LET_GO_S = 2.0
 
-#: What a call gets that comes when no run is active.
+#: What a tool call gets, ours or another, that comes when no run is active.
 NO_TURN = ToolResult("Refused: this call does not belong to a turn that Nightporter started, so nothing was done.", is_error=True)
 
 _ENDED = ToolResult("The turn has ended before this was done.", is_error=True)

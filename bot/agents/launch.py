@@ -41,6 +41,8 @@ class Launch:
         self._clock = clock
         self._orders = self.folder / "orders.json"
         self._socket = self.folder / "s"
+        #: The executable file to start, once the orders are written; from an installed wheel as well as from a source tree.
+        self.path = ""
 
     def prepare(self, program: str, args: list[str], env: Mapping[str, str]) -> None:
         """Write the orders: what to start and its whole environment. A crash here leaves a folder that `forget` removes.
@@ -60,7 +62,9 @@ class Launch:
             self.folder.mkdir(mode=0o700, parents=True)
             with os.fdopen(os.open(self._orders, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 json.dump(orders, file)
+            self.path = self._executable()
         except OSError as error:
+            self.forget()
             raise AgentUnavailable(f"Cannot write to {self.folder}: {error.strerror}.") from error
 
     @property
@@ -68,9 +72,8 @@ class Launch:
         """What the launcher itself must be started with."""
         return {launcher.ORDERS: str(self._orders), procs.MARK: self.mark}
 
-    @property
-    def path(self) -> str:
-        """One executable file that starts the launcher, from an installed wheel as well as from a source tree."""
+    def _executable(self) -> str:
+        """The console script beside our interpreter, or in a source tree a stub that does the same."""
         script = Path(sys.executable).with_name("nightporter-launcher")
         if os.access(script, os.X_OK):
             return str(script)

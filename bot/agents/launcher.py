@@ -25,8 +25,9 @@ from types import FrameType
 from typing import NoReturn
 
 if __package__ in {None, ""}:
-    # Started by path in isolated mode: the package's parent is not on the path, and nothing else of it is wanted.
-    sys.path.insert(0, os.path.realpath(__file__).rsplit("/", 3)[0])
+    # Started by path in isolated mode: the package's parent is not on the path. It comes last, since it may be a whole
+    # site-packages, in which nothing may stand in for the standard library.
+    sys.path.append(os.path.realpath(__file__).rsplit("/", 3)[0])
 
 from bot.agents import procs
 
@@ -43,7 +44,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SWEEP_S = 3.0
 
 #: A client that connects and says nothing must not hold up the sweep of another.
-_CLIENT_S = 1.0
+_CLIENT_S = 0.2
 
 
 class Orders:

@@ -41,9 +41,9 @@ from bot.agents.bounded import done_within
 from bot.agents.calls import NO_TURN
 from bot.agents.claude import transcript
 from bot.agents.claude.config import CLI_VERSION, SDK_VERSION, Callbacks, ClaudeConfig, environment, options, tool_server
-from bot.agents.claude.permissions import OURS_PREFIX, Decision, Deny, decide
+from bot.agents.claude.permissions import Decision, Deny, decide
 from bot.agents.claude.session import ClaudeSession
-from bot.agents.launch import Launch, prove_dead
+from bot.agents.launch import Launch, base_env, prove_dead
 from bot.clock import Clock
 from storage.guard import refuse_in_transaction
 
@@ -75,9 +75,13 @@ class ClaudeProvider:
         cli = self._config.cli
         if not os.access(cli, os.X_OK):
             return f"Claude Code is missing at {cli}: install claude-agent-sdk {SDK_VERSION} from a wheel that brings it (glibc Linux)."
-        process = await asyncio.create_subprocess_exec(
-            cli, "--version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-        )
+        quiet = asyncio.subprocess.DEVNULL
+        try:
+            process = await asyncio.create_subprocess_exec(
+                cli, "--version", stdin=quiet, stdout=asyncio.subprocess.PIPE, stderr=quiet, env=base_env(self._config.environ)
+            )
+        except OSError as error:
+            return f"Claude Code at {cli} cannot be started: {error.strerror}."
         answering = asyncio.ensure_future(process.communicate())
         if not await done_within(self._clock, answering, _VERSION_S):
             process.kill()
@@ -209,14 +213,14 @@ class _Desk:
 
     def _decide(self, tool: str, arguments: Mapping[str, object], *, subagent: bool) -> Decision:
         run = self._session.active
-        if run is not None:
-            run.watchdog.touch()
-        if tool.startswith(OURS_PREFIX) and run is None:
+        if run is None:
+            # An agent works only while its run is dispatched.
             return Deny(NO_TURN.text)
+        run.watchdog.touch()
         # Where the program keeps long outputs of this session, which it then reads in pieces.
         roots = [*self._config.transcripts.glob(f"*/{self._session.native_id}")]
         decision = decide(self._spec.permissions, self._spec.folder, tool, arguments, subagent=subagent, read_roots=roots)
-        if isinstance(decision, Deny) and run is not None:
+        if isinstance(decision, Deny):
             run.denied(decision.sentence)
         return decision
 

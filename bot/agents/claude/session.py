@@ -179,7 +179,7 @@ class ClaudeSession:
         await self._disconnect()
         for task in (reading, closing):
             task.cancel()
-        await asyncio.wait({reading, closing})
+        await asyncio.gather(reading, closing, return_exceptions=True)
         if await prove_dead(self._process, self._config.state_dir) is Death.DEAD:
             self._launch.forget()
 
