@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from claude_agent_sdk import SystemMessage
 
 from bot.agents.base import (
     AgentUnavailable,
@@ -19,6 +20,7 @@ from bot.agents.base import (
     Notice,
     PermissionMode,
     PermissionPolicy,
+    SessionStarted,
     TextDelta,
     ToolEnded,
     ToolStarted,
@@ -26,6 +28,7 @@ from bot.agents.base import (
     Usage,
 )
 from bot.agents.claude.permissions import TOOLS
+from bot.agents.claude.session import ClaudeSession
 from bot.loopback.model import ModelRequest
 from bot.loopback.model.replies import Answer, Drop, ErrorEvent, Malformed, Reply, say, text
 from tests.contract.harness import Calls, Rig, ended, make_rig, of, start, texts, turn
@@ -123,6 +126,35 @@ async def test_a_tool_call_without_a_run_is_refused(claude: Rig) -> None:
     assert not session.alive
     assert await session.swept()
     assert calls.seen == []
+
+
+async def test_a_turn_that_nobody_asked_for_does_nothing_and_is_not_taken_for_the_next_answer(claude: Rig) -> None:
+    session = await claude.open()
+    assert isinstance(session, ClaudeSession)
+    # As if the program had woken itself: a prompt that no run of ours knows.
+    await session._client.query("shell touch made\nwait 5m x\nsay unsolicited")  # noqa: SLF001  # nothing else can cause one
+    await claude.model.log.wait_for(lambda entry: entry.kind == "answer" and entry.text == "unsolicited")
+    calls = Calls()
+    assert texts(await turn(session, "say mine", calls)) == ["mine"]
+    assert texts(await turn(session, "say mine too", calls)) == ["mine too"]
+    assert calls.seen == []
+    assert not (claude.folder / "made").exists()
+
+
+async def test_a_changed_native_id_is_told_as_soon_as_it_is_seen(claude: Rig) -> None:
+    session = await claude.open()
+    assert isinstance(session, ClaudeSession)
+    calls = Calls(block=True)
+    playing = start(session, "wait 5m x", calls)
+    await calls.arrived.wait()
+    # This program keeps its id, so its word is made up.
+    session._on_message(SystemMessage("init", {"session_id": "55555555-5555-4555-8555-555555555555"}))  # noqa: SLF001
+    changed = await playing.until(lambda event: isinstance(event, SessionStarted) and event.how == "changed")
+    assert changed == SessionStarted("55555555-5555-4555-8555-555555555555", "changed")
+    assert session.native_id == "55555555-5555-4555-8555-555555555555"
+    await session.interrupt()
+    await session.close()
+    await playing.end()
 
 
 async def test_what_the_program_would_allow_by_itself_is_our_decision_too(claude: Rig) -> None:
