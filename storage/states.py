@@ -164,7 +164,8 @@ EDGES: tuple[Edge, ...] = (
     Edge(_S.OPEN, _S.ENDED, "reset; lost; another agent or folder"),
 )
 
-_ALLOWED = frozenset((edge.before, edge.after) for edge in EDGES)
+# With the kind: words of different kinds are equal strings ("dispatched" is a run's state and a continuation's).
+_ALLOWED = frozenset((type(edge.after), edge.before, edge.after) for edge in EDGES)
 
 #: A run that holds its conversation and its workspace.
 ACTIVE_RUN = frozenset({RunState.CLAIMED, RunState.DISPATCHED})
@@ -176,7 +177,7 @@ OPEN_PART = frozenset({PartState.READY, PartState.SENDING})
 
 def allowed(before: State | None, after: State) -> bool:
     """Whether the table has the move; `before` is None for a new row."""
-    return (before, after) in _ALLOWED
+    return (before is None or type(before) is type(after)) and (type(after), before, after) in _ALLOWED
 
 
 def terminal(state: State) -> bool:

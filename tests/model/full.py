@@ -1,4 +1,4 @@
-"""`python -m tests.model.full`: the full bounds, then every mutation with its counterexample. Exit code 1 if a promise breaks."""
+"""The full bounds, then every mutation: `python -m tests.model.full [processes]`. Exit code 1 if a promise breaks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from storage.states import EDGES, State
+from storage.states import EDGES
 from tests.model.mutations import MUTATIONS
 from tests.model.scenarios import FULL
 from tests.model.search import Found, explore
+from tests.model.world import Fired
 
-Fired = set[tuple[State | None, State]]
 
-
-def _explore(name: str) -> tuple[str, Found, Fired, float]:
+def _explore(name: str) -> tuple[str, Found, set[Fired], float]:
     model = FULL[name]()
     begin = time.monotonic()
     found = explore(model)
     return name, found, model.fired, time.monotonic() - begin
 
 
-def main() -> int:
+def main(workers: int) -> int:
     """Explore, print, and say whether everything held."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     _say(f"commit {commit}")
-    fired: Fired = set()
+    fired: set[Fired] = set()
     states, broken = 0, False
-    with ProcessPoolExecutor(max_workers=int(sys.argv[1]) if len(sys.argv) > 1 else 2) as pool:
+    with ProcessPoolExecutor(max_workers=workers) as pool:
         for name, found, moves, seconds in pool.map(_explore, FULL):
             fired |= moves
             states += found.states
@@ -37,7 +36,11 @@ def main() -> int:
             _say(f"{numbers}  {name}: {found.story().splitlines()[0]}")
             if found.violation is not None:
                 _say(found.story())
-    never = [f"{type(edge.after).__name__} {edge.before} -> {edge.after}" for edge in EDGES if (edge.before, edge.after) not in fired]
+    never = [
+        f"{type(edge.after).__name__} {edge.before} -> {edge.after}"
+        for edge in EDGES
+        if (type(edge.after), edge.before, edge.after) not in fired
+    ]
     _say(f"{states:,} states in all; from each of them everything comes to rest when nothing more comes from outside")
     _say(f"moves of the table that never happen: {never or 'none'}")
     for mutation in MUTATIONS:
@@ -53,4 +56,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 2))

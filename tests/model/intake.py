@@ -14,10 +14,9 @@ from storage import events as e
 from storage.events import Event, Refusal
 from storage.models import Conversation, ConversationId, PromptKind, Rules, Snapshot
 from storage.states import PromptState as P
-from storage.states import State
 from storage.transitions import decide as product_decide
 from tests.model.search import Step
-from tests.model.world import ALL_INDEXES, Decide, Indexes, NotInTable, Void, apply
+from tests.model.world import ALL_INDEXES, Decide, Fired, Indexes, NotInTable, Void, apply
 
 NOW = 100_000_000
 OLD_MS = NOW - 4_000_000
@@ -87,7 +86,7 @@ class Intake:
     outside: Outside
     decide: Decide = product_decide
     indexes: Indexes = ALL_INDEXES
-    fired: set[tuple[State | None, State]] = field(default_factory=set)
+    fired: set[Fired] = field(default_factory=set)
     snaps: list[Snapshot] = field(default_factory=list)
     _numbers: dict[Snapshot, int] = field(default_factory=dict)
 

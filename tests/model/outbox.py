@@ -13,7 +13,7 @@ from typing import Any
 from storage import events as e
 from storage.events import Event, Refusal
 from storage.models import ConversationId, Part, PartId, Snapshot
-from storage.states import OPEN_PART, State, terminal
+from storage.states import OPEN_PART, terminal
 from storage.states import PartState as O
 from storage.transitions import decide as product_decide
 from storage.transitions import next_step as product_next_step
@@ -33,7 +33,7 @@ from tests.model.outbox_state import (
     queued,
 )
 from tests.model.search import Step
-from tests.model.world import Decide, NotInTable, Void, apply
+from tests.model.world import Decide, Fired, NotInTable, Void, apply
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class OutboxModel:
     next_step: NextStep = product_next_step
     #: A sender posts only before its own deadline.
     mind_deadline: bool = True
-    fired: set[tuple[State | None, State]] = field(default_factory=set)
+    fired: set[Fired] = field(default_factory=set)
     snaps: list[Snapshot] = field(default_factory=list)
     _numbers: dict[Snapshot, int] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from typing import Any
 from storage import events as e
 from storage.events import Change, Code, Entity, Event, NewPart, Refusal
 from storage.models import Conversation, ConversationId, PartKind, Rules, Run, RunId, Snapshot
-from storage.states import ACTIVE_RUN, LIVE_CONTINUATION, State
+from storage.states import ACTIVE_RUN, LIVE_CONTINUATION
 from storage.states import ContinuationState as C
 from storage.states import PromptState as P
 from storage.states import RunState as R
@@ -43,7 +43,7 @@ from tests.model.runs_state import (
     with_status,
 )
 from tests.model.search import Step
-from tests.model.world import Decide, NotInTable, Void, apply
+from tests.model.world import Decide, Fired, NotInTable, Void, apply
 
 ANSWER = NewPart(PartKind.ANSWER, "done", "nonce-of-answer")
 
@@ -54,7 +54,7 @@ class Runs:
 
     scenario: Scenario
     decide: Decide = product_decide
-    fired: set[tuple[State | None, State]] = field(default_factory=set)
+    fired: set[Fired] = field(default_factory=set)
     rules: Rules = field(init=False)
     states: States = field(init=False)
     _kinds: tuple[int, ...] = field(init=False)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from storage.states import State
+from tests.model.world import Fired
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Model(Protocol):
     """What is explored."""
 
     #: Moves of the table that some step made.
-    fired: set[tuple[State | None, State]]
+    fired: set[Fired]
 
     def initial(self) -> Any:
         """Where everything begins."""

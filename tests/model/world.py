@@ -62,6 +62,8 @@ class Indexes:
 
 ALL_INDEXES = Indexes()
 Extra = frozenset[tuple[State | None, State]]
+#: A move with its kind: words of different kinds are equal strings.
+Fired = tuple[type[State], State | None, State]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Applied:
     """The rows after a decision, and the moves (kind, before, after) that it made."""
 
     snapshot: Snapshot
-    moves: tuple[tuple[State | None, State], ...]
+    moves: tuple[Fired, ...]
     ids: tuple[tuple[Entity, int, int], ...]
 
     def id_of(self, entity: Entity) -> int | None:
@@ -86,7 +88,7 @@ def apply(
     """All changes or none: raises `Void` where the store would roll back, `NotInTable` where a rule left the table."""
     tables: dict[Entity, dict[int, Any]] = {}
     ids: dict[tuple[Entity, int], int] = {}
-    moves: list[tuple[State | None, State]] = []
+    moves: list[Fired] = []
 
     def table(entity: Entity) -> dict[int, Any]:
         rows = tables.get(entity)
@@ -111,13 +113,13 @@ def apply(
                 rows[new_id] = replace(row, id=new_id, **sets)
                 if change.entity is not Entity.CONVERSATION:
                     _known(None, row.state, extra)
-                    moves.append((None, row.state))
+                    moves.append((type(row.state), None, row.state))
             case Move():
                 current = _current(rows, change.entity, change.id, change.before, change.fence)
                 _known(change.before, change.after, extra)
                 sets = {name: real(name, value) for name, value in change.sets.items()}
                 rows[change.id] = replace(current, state=change.after, **sets)
-                moves.append((change.before, change.after))
+                moves.append((type(change.after), change.before, change.after))
             case Touch():
                 current = _current(rows, change.entity, change.id, change.state, change.fence)
                 sets = {name: real(name, value) for name, value in change.sets.items()}
