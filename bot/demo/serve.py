@@ -19,7 +19,7 @@ You are alice in #backend; bob is a member too, ada is an admin. What you type i
   as ada                     be somebody else: alice, bob, ada
   in website                 go to the other channel: backend, website
   help, quit
-The model here is a small stand-in. It understands "remind me in 20s to look at CI" and plain orders, one a line:
+The model here is a small stand-in. It understands "remind me in 20s to look at CI" and plain orders:
   say TEXT, wait DELAY REASON, cancel_wait, send TEXT, skip REASON, shell COMMAND (all in bot/agents/script.py)"""
 
 
