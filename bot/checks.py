@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pwd
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -172,13 +171,6 @@ def _claude(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield Finding(Verdict.OK, f"agents.claude: {program}")
-    if claude.run_as is not None:
-        try:
-            pwd.getpwnam(claude.run_as)
-        except KeyError:
-            yield Finding(Verdict.WRONG, f"agents.claude.run_as: there is no user {claude.run_as!r} here: create it, or leave the key out")
-        if os.geteuid() != 0:
-            yield Finding(Verdict.WRONG, "agents.claude.run_as: only root may start programs as another user: leave the key out")
     if claude.api_key is None and claude.auth_token is None and not claude.config_dir.is_dir():
         yield Finding(
             Verdict.NOTE, f"agents.claude: no key, and {claude.config_dir} does not exist: log in with that folder, or give a key"

@@ -166,8 +166,6 @@ class ClaudeSettings(_Section):
     base_url: HttpAddress | None = None
     #: Its folder for login and transcripts. Left out: the user's own, or with a key given here `claude` in state_dir.
     config_dir: Path
-    #: The system user that the agent runs as; None is Nightporter's own.
-    run_as: str | None = None
     #: Added to the short list of variables that the agent gets at all.
     env: Mapping[str, str] = Field(default_factory=dict)
     api_key: SecretStr | None = None

@@ -42,11 +42,6 @@ def test_an_installation_without_the_agents_program_is_unavailable(tmp_path: Pat
         checks.require(settings(tmp_path))
 
 
-def test_an_agent_user_that_does_not_exist_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^agents\.claude\.run_as: there is no user 'nobody-of-that-name' here"):
-        checks.require(settings(tmp_path, '[agents.claude]\nrun_as = "nobody-of-that-name"'))
-
-
 def test_a_database_file_in_a_folder_that_does_not_exist_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^database\.url: the folder .*/gone does not exist"):
         checks.require(settings(tmp_path, '[database]\nurl = "sqlite+aiosqlite:///gone/x.db"'))
