@@ -22,8 +22,8 @@ from bot.errors import EXIT_FAILED, EXIT_OK
 _EXIT_INTERRUPTED = 130
 #: How long a step waits for each thing that must follow. Many times what is needed, so that a busy machine is no failure.
 _PATIENCE_S = 30.0
-#: A sabotaged run waits in vain for a wake, so it need not wait long.
-_SABOTAGED_PATIENCE_S = 10.0
+#: A sabotaged run waits in vain for a wake that was asked for in a few seconds, so it need not wait long.
+_SABOTAGED_PATIENCE_S = 6.0
 #: How long Nightporter may take to end when it is told to.
 _STOP_S = 25.0
 
@@ -44,7 +44,7 @@ async def _main(json_file: Path | None, *, serve: bool, sabotage: str | None) ->
     began_s = clock.monotonic_s()
     # With a shortest wait of an hour, every wait of the story is raised to it: no wake comes, and that must be noticed.
     servers = Servers(clock, shortest_wait="1h" if sabotage == "no-wake" else "1s")
-    patience_s = _PATIENCE_S if sabotage is None else _SABOTAGED_PATIENCE_S
+    wake_patience_s = _PATIENCE_S if sabotage is None else _SABOTAGED_PATIENCE_S
     async with AsyncExitStack() as stack:
         file = None if json_file is None else stack.enter_context(json_file.open("w", encoding="utf-8"))
         await stack.enter_async_context(servers)
@@ -53,7 +53,7 @@ async def _main(json_file: Path | None, *, serve: bool, sabotage: str | None) ->
         recorder = Recorder(servers.discord, servers.model, servers.database, clock, file)
         stack.push_async_callback(recorder.aclose)
         recorder.listen(transcript.on_event)
-        story = Story(servers, recorder, transcript, clock, patience_s)
+        story = Story(servers, recorder, transcript, clock, _PATIENCE_S, wake_patience_s)
         transcript.say(f"A Discord at {servers.discord.base_url} and a model API at {servers.model.url}, both started here.", "dim")
         if serve:
             return await serve_until_told(story, transcript)

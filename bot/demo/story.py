@@ -38,12 +38,16 @@ class Step:
 class Story:
     """What steps use: talking, pressing, and waiting for what must follow. Everything it waits for is bounded."""
 
-    def __init__(self, servers: Servers, recorder: Recorder, transcript: Transcript, clock: Clock, patience_s: float) -> None:
+    def __init__(
+        self, servers: Servers, recorder: Recorder, transcript: Transcript, clock: Clock, patience_s: float, wake_patience_s: float
+    ) -> None:
+        """`wake_patience_s`: how long a wake is waited for."""
         self.servers = servers
         self.recorder = recorder
         self.clock = clock
         self._transcript = transcript
         self._patience_s = patience_s
+        self._wake_patience_s = wake_patience_s
         self._watch: asyncio.Task[None] | None = None
         self._step_began = 0
         #: What steps leave to later ones.
@@ -231,7 +235,8 @@ class Story:
             return run if run is not None and run.state is RunState.SUCCEEDED else None
 
         name = f"c{continuation.id}"
-        run = await self.until(succeeded, f"{name} comes due and its wake succeeds in session {self.session_of(continuation)[:8]}")
+        expected = f"{name} comes due and its wake succeeds in session {self.session_of(continuation)[:8]}"
+        run = await self.until(succeeded, expected, self._wake_patience_s)
         await self.until(lambda: self.answers(channel, scene) or None, f'the answer to the wake, "{scene.answer}", is posted')
         return run
 
