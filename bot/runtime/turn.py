@@ -152,9 +152,12 @@ class Turn:
             async for event in agent.run(run.prompt_uuid or "", (TextPart(told.text),), tools):
                 await self._take(event)
         finally:
-            watching.cancel()
             if typing is not None:
                 typing.cancel()
+            if self._cut_by is None:
+                watching.cancel()
+            # An interrupt or a kill that has begun is not cut short: the adapter bounds both.
+            await asyncio.wait({watching})
 
     async def _take(self, event: AgentEvent) -> None:
         match event:

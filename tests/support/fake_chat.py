@@ -19,7 +19,7 @@ from storage.models import Part
 _LONGEST = 2_000
 _LONGEST_NONCE = 25
 #: "The past few minutes" (developer docs, Create Message).
-_NONCE_WINDOW_S = 180.0
+NONCE_WINDOW_S = 180.0
 
 
 @dataclass
@@ -83,7 +83,7 @@ class FakeChat:
     def _post(self, part: Part) -> Message:
         now_s = self.clock.monotonic_s()
         for known in self.messages:
-            if known.nonce == part.nonce and known.channel_id == part.channel_id and now_s - known.at_s < _NONCE_WINDOW_S:
+            if known.nonce == part.nonce and known.channel_id == part.channel_id and now_s - known.at_s < NONCE_WINDOW_S:
                 return known
         made = Message(10_000 + len(self.messages), part.channel_id, part.text.strip(), part.nonce, part, now_s, self.clock.now_ms())
         self.messages.append(made)

@@ -112,6 +112,7 @@ class ListeningSession:
 
     async def close(self) -> None:
         await self._inner.close()
+        self._house.beat()
 
 
 Look = Callable[[], Any] | Callable[[], Awaitable[Any]]
@@ -186,7 +187,7 @@ class House:
         if not self._gone:
             await self.stop()
 
-    async def stop(self, drain_s: float = 1.0) -> None:
+    async def stop(self, drain_s: float = 0) -> None:
         """A proper shutdown."""
         self._gone = True
         await self.runtime.stop(drain_s)
