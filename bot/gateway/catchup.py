@@ -51,33 +51,17 @@ class CatchUp:
         self._bindings = bindings
         self._handle = handle
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._here: set[int] = set()
-        self._all_here = False
-        self._news = asyncio.Event()
         self._callers: dict[tuple[int, int], Caller] = {}
 
     def begin(self) -> None:
-        """A new gateway session: guilds come again, and people's roles may have changed."""
-        self._here.clear()
-        self._all_here = False
+        """A new gateway session: people's roles may have changed meanwhile."""
         self._callers.clear()
-
-    def guild_here(self, guild_id: int) -> None:
-        """The client knows this guild's channels and roles now."""
-        self._here.add(guild_id)
-        self._news.set()
-
-    def all_here(self) -> None:
-        """No more guilds come by themselves."""
-        self._all_here = True
-        self._news.set()
 
     async def run(self, line: Line) -> bool:
         """Fetch what this channel missed. False: it has to be tried again; what was stored so far stays stored.
 
         A crash in between: the mark stands behind the last message that was looked at, and the next start goes on there.
         """
-        await self._until_here(line.guild_id)
         async with self._slots:
             conversation = await self._backend.conversation(line.channel_id)
             if conversation is None and line.parent_id is None:
@@ -94,11 +78,6 @@ class CatchUp:
         if found is not None:
             await self._backend.caught_up(found.id)
         return True
-
-    async def _until_here(self, guild_id: int | None) -> None:
-        while guild_id is not None and guild_id not in self._here and not self._all_here:
-            self._news.clear()
-            await self._news.wait()
 
     async def _unbound_mark(self, line: Line) -> int:
         """A thread without a conversation: what came after its parent was last looked at may have been missed in it."""

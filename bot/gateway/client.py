@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 import discord
 import structlog
-import yarl
 from discord.ext import commands
 
 from bot.clock import Clock
@@ -27,9 +27,13 @@ from bot.settings import DiscordSettings, Settings
 log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_S: Final = 1.0
-_LONGEST_PAUSE_S: Final = 60.0
+#: Discord allows 1,000 IDENTIFYs a day (developer docs, Gateway: session start limit): even a client that dies at once each time stays
+#: below that.
+_LONGEST_PAUSE_S: Final = 90.0
 #: One IDENTIFY in 5 s (developer docs, Gateway: identify rate limit, max_concurrency 1).
 _IDENTIFY_PAUSE_S: Final = 5.0
+#: aiohttp would wait 30 s for a websocket's closing handshake.
+_GOODBYE_S: Final = 3.0
 #: A client that lived this long was well: the next pause is a short one again.
 _WELL_AFTER_S: Final = 60.0
 #: Gateway close codes that no retry mends (developer docs, Gateway Close Event Codes).
@@ -138,8 +142,7 @@ class Gateway:
         finally:
             sync.cancel()
             await asyncio.gather(sync, return_exceptions=True)
-            with contextlib.suppress(discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError):
-                await bot.close()
+            await _close(bot)
 
     def _token(self) -> str:
         token = self._settings.discord.token
@@ -188,10 +191,22 @@ class Gateway:
             self._crash.set_exception(error)
 
 
+async def _close(bot: NightporterBot) -> None:
+    """Close the client; a gateway that no longer answers gets no more than a moment to say goodbye."""
+    with contextlib.suppress(discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError):
+        async with asyncio.timeout(_GOODBYE_S):
+            await bot.close()
+            return
+    await bot.http.close()
+
+
 def point_discord_py_at(settings: DiscordSettings) -> None:
     """Have discord.py talk to the configured addresses; it keeps them in class attributes, so this holds for the whole process."""
     if settings.api_base is not None:
         discord.http.Route.BASE = settings.api_base.rstrip("/")
-        discord.Asset.BASE = str(yarl.URL(settings.api_base).origin())
+        parts = urlsplit(settings.api_base)
+        discord.Asset.BASE = f"{parts.scheme}://{parts.netloc}"
     if settings.gateway_url is not None:
-        discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)
+        socket = discord.gateway.DiscordWebSocket
+        # Its URL class is yarl's, which is discord.py's dependency and not ours.
+        socket.DEFAULT_GATEWAY = type(socket.DEFAULT_GATEWAY)(settings.gateway_url)

@@ -78,7 +78,6 @@ class Intake:
         """A guild and its channels are known now: look what was missed in them."""
         if guild.id not in self._settings.discord.guilds:
             return
-        self._catch_up.guild_here(guild.id)
         for channel_id in self._bindings.in_guild(guild):
             self._put(channel_id, guild.id, None, Look())
         for thread in guild.threads:
@@ -87,7 +86,6 @@ class Intake:
 
     async def all_here(self) -> None:
         """Every guild that there is has come: look into what is bound and was not among them (archived threads, DMs)."""
-        self._catch_up.all_here()
         try:
             conversations = await self._backend.bound()
         except StorageError as error:

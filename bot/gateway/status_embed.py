@@ -10,7 +10,8 @@ from bot.runtime.views import Status
 from storage.models import Part, Run
 from storage.states import ContinuationState, RunState
 
-_FIELD_LIMIT: Final = 1_000
+#: Six fields of it and the rest stay below the 6,000 characters of an embed (developer docs, Embed Limits).
+_FIELD_LIMIT: Final = 800
 _TEXT_LIMIT: Final = 100
 #: What the states of a run mean to a person.
 _RUNS: Final = {

@@ -54,6 +54,7 @@ class Hotel:
     listen: str = "mention"
     rules: Rules = field(default_factory=Rules)
     token: str | None = None
+    more_channels: list[int] = field(default_factory=list)
     clock: HurriedClock = field(default_factory=HurriedClock)
     backend: StoreBackend = field(init=False)
     gateway: Gateway = field(init=False)
@@ -78,7 +79,7 @@ class Hotel:
                 "gateway_url": self.discord.gateway_url,
             },
             access={"users": [self.alice.id]},
-            channels=[{"id": self.channel.id, "project": "backend", "listen": self.listen}],
+            channels=[{"id": one, "project": "backend", "listen": self.listen} for one in (self.channel.id, *self.more_channels)],
         )
 
     async def start(self) -> asyncio.Task[None]:

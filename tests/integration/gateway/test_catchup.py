@@ -39,9 +39,15 @@ async def test_a_first_binding_begins_now(hotel: Hotel) -> None:
     await hotel.say(f"{hotel.me} long before")
     await hotel.up()
     assert hotel.backend.accepted == []
+    await hotel.down()
+    await hotel.up()
+    assert hotel.backend.accepted == []
     await hotel.say(f"{hotel.me} now")
     await hotel.backend.until(lambda: bool(hotel.backend.accepted))
     assert [heard.text for heard in hotel.backend.accepted] == ["now"]
+    await hotel.down()
+    await hotel.up()
+    assert hotel.backend.accepted == []
 
 
 async def test_what_is_too_old_is_offered_and_people_are_asked_after_it_is_complete(hotel: Hotel) -> None:
@@ -131,6 +137,8 @@ async def test_whoever_has_no_right_now_is_not_read_back_and_roles_are_asked_for
     await hotel.people.leave(gone)
     await hotel.up()
     assert [heard.text for heard in hotel.backend.accepted] == ["as the admin"]
+    # Nobody had to be asked twice: the guild was known before.
+    assert hotel.clock.slept == []
 
 
 async def test_a_role_that_cannot_be_asked_for_is_asked_for_later(hotel: Hotel) -> None:
