@@ -73,16 +73,17 @@ class Launch:
         return {launcher.ORDERS: str(self._orders), procs.MARK: self.mark}
 
     def _executable(self) -> str:
-        """The console script beside our interpreter, or in a source tree a stub that does the same."""
-        script = Path(sys.executable).with_name("nightporter-launcher")
-        if os.access(script, os.X_OK):
-            return str(script)
+        """A stub that starts the launcher of this very code, or the console script where the state folder may not hold programs.
+
+        Not the console script first: beside an interpreter that several checkouts share it may be another one's.
+        """
         stub = self.folder / "launcher"
         # A shell script rather than a shebang of our own: interpreters' paths may be long or hold spaces.
         quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in (sys.executable, "-I", "-S", launcher.__file__))
         stub.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
         stub.chmod(0o700)
-        return str(stub)
+        # False on a file system that is mounted noexec, access(2).
+        return str(stub if os.access(stub, os.X_OK) else Path(sys.executable).with_name("nightporter-launcher"))
 
     async def identity(self) -> AgentProcess | None:
         """Who runs now; None if the launcher does not answer."""

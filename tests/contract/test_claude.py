@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from claude_agent_sdk import SystemMessage
+from claude_agent_sdk import AssistantMessage, ResultMessage, SystemMessage, TextBlock
 
 from bot.agents.base import (
     AgentUnavailable,
@@ -139,6 +140,42 @@ async def test_a_turn_that_nobody_asked_for_does_nothing_and_is_not_taken_for_th
     assert texts(await turn(session, "say mine too", calls)) == ["mine too"]
     assert calls.seen == []
     assert not (claude.folder / "made").exists()
+
+
+async def test_another_turns_words_and_end_are_not_the_runs(claude: Rig) -> None:
+    session = await claude.open()
+    assert isinstance(session, ClaudeSession)
+    calls = Calls(block=True)
+    playing = start(session, "wait 5m x", calls)
+    await calls.arrived.wait()
+    other = ["66666666-6666-4666-8666-666666666666"]
+    session._on_message(AssistantMessage([TextBlock("not mine")], "m", user_message_uuids=other))  # noqa: SLF001
+    session._on_message(ResultMessage("success", 1, 1, False, 1, session.native_id, user_message_uuids=other))  # noqa: SLF001
+    await session.interrupt()
+    assert (await playing.end()).end is EndKind.INTERRUPTED
+    assert texts(playing.events) == []
+
+
+async def test_an_interrupt_that_the_program_heard_before_the_prompt_is_said_again(claude: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await claude.open()
+    assert isinstance(session, ClaudeSession)
+    client = session._client  # noqa: SLF001
+    query, interrupt, heard = client.query, client.interrupt, asyncio.Event()
+
+    async def late_query(prompt: AsyncIterator[dict[str, object]]) -> None:
+        await heard.wait()
+        await query(prompt)
+
+    async def early_interrupt() -> None:
+        await interrupt()
+        heard.set()
+
+    monkeypatch.setattr(client, "query", late_query)
+    monkeypatch.setattr(client, "interrupt", early_interrupt)
+    playing = start(session, "hang")
+    await playing.until(lambda _: True)
+    await session.interrupt()
+    assert (await playing.end()).end is EndKind.INTERRUPTED
 
 
 async def test_a_changed_native_id_is_told_as_soon_as_it_is_seen(claude: Rig) -> None:
