@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from storage import events as e
-from storage.events import Change, Entity, Event, Insert, Move
-from storage.models import Conversation, Prompt, Rules, Snapshot
+from storage.events import Change, Event, Insert, Move
+from storage.models import Conversation, Part, Prompt, Rules, Snapshot
 from storage.states import (
     ACTIVE_RUN,
     LIVE_CONTINUATION,
@@ -129,13 +129,14 @@ def _due(before: Snapshot, event: e.Due, after: Snapshot, now_ms: int) -> Iterat
 def _settle(before: Snapshot, event: e.Settle, changes: tuple[Change, ...], after: Snapshot) -> Iterator[str]:
     old = next(r for r in before.runs if r.id == event.run_id)
     new = next(r for r in after.runs if r.id == event.run_id)
-    words = any(isinstance(c, Insert) and c.entity is Entity.PART for c in changes)
+    said = {part.nonce for part in event.parts}
+    words = any(isinstance(c, Insert) and isinstance(c.row, Part) and c.row.nonce in said for c in changes)
     if old.stop_requested:
         if new.state is not R.CANCELLED:
             yield f"run {old.id} was stopped, but ended {new.state}"
         if words:
             yield f"run {old.id} was stopped, but its answer is sent"
-    elif new.state is R.SUCCEEDED and not words:
+    elif new.state is R.SUCCEEDED and event.parts and old.skipped_why is None and not words:
         yield f"P6: run {old.id} succeeded, and its answer is lost"
     if old.fence > 1 and new.state is R.SUCCEEDED and event.evidence is not e.Evidence.TRANSCRIPT:
         yield f"P3: run {old.id} was taken over and succeeded without a transcript that shows it"

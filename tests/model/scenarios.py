@@ -53,26 +53,33 @@ SMALL: Worlds = {
 
 #: What the design promises, with as many things from outside at once as can be explored in minutes.
 FULL: Worlds = {
-    "two people, two conversations in one folder, a wait, an admin, a crash, a hang": _runs(
-        Budget(messages=2, waits=1, admin=1, crashes=1, hangs=1)
+    "two people, two conversations in one folder, a wait, an admin, a crash": _runs(Budget(messages=2, waits=1, admin=1, crashes=1)),
+    "the same with a hang": _runs(
+        Budget(messages=2, waits=1, admin=1, hangs=1), admin=frozenset({"stop", "reset", "cancel", "remove"}), authors=1
     ),
-    "the same in a shared folder": _runs(Budget(messages=2, waits=1, admin=1, crashes=1), shared=True),
-    "a shared folder, a hang and a crash": _runs(Budget(messages=2, waits=1, crashes=1, hangs=1), shared=True),
+    "two conversations in a shared folder, a wait, an admin, a crash": _runs(Budget(messages=2, waits=1, admin=1, crashes=1), shared=True),
+    "a shared folder, a hang and a crash": _runs(Budget(messages=2, waits=1, crashes=1, hangs=1), shared=True, authors=1),
     "a continuation and its successor, expiry, a crash, a hang": _runs(
         Budget(messages=1, waits=2, admin=1, crashes=1, hangs=1, expiries=1), unattended_runs=2
     ),
     "two admin's actions, two crashes, two hangs": _runs(
-        Budget(messages=1, waits=2, admin=2, crashes=2, hangs=2), conversations=1, authors=1
+        Budget(messages=1, waits=1, admin=2, crashes=2, hangs=2), conversations=1, authors=1
+    ),
+    "three waits in a row, two admin's actions, a crash": _runs(
+        Budget(messages=1, waits=3, admin=2, crashes=1), conversations=1, authors=1
     ),
     "the unattended bound, an admin, a crash": _runs(
         Budget(messages=2, waits=2, admin=1, crashes=1, expiries=1), unattended_runs=1, conversations=1
     ),
     "failures, Resume pressed twice, a lost session, a crash": _runs(
-        Budget(messages=2, resumes=2, waits=1, open_failures=2, sessions_lost=1, errors=1, deaths=1, crashes=1), conversations=1
+        Budget(messages=1, resumes=2, waits=1, open_failures=3, sessions_lost=1, errors=1, deaths=1, crashes=1), conversations=1, authors=1
     ),
-    "three messages, a wait, a lost session, an admin": _runs(Budget(messages=3, waits=1, admin=1, sessions_lost=1)),
-    "two messages, two waits, a lost session, two admin's actions, a crash": _runs(
-        Budget(messages=2, waits=2, admin=2, crashes=1, sessions_lost=1), conversations=1
+    "failures and Resume behind another message": _runs(
+        Budget(messages=2, resumes=1, waits=1, open_failures=1, sessions_lost=1, errors=1, crashes=1), conversations=1, authors=1
+    ),
+    "three messages, a wait, a lost session, an admin": _runs(Budget(messages=3, waits=1, admin=1, sessions_lost=1), authors=1),
+    "two messages, two waits, a lost session, an admin, a crash": _runs(
+        Budget(messages=2, waits=2, admin=1, crashes=1, sessions_lost=1), conversations=1
     ),
     "third release": _runs(Budget(messages=1, waits=1, open_failures=4, crashes=2, resumes=1), conversations=1, authors=1),
     "a session that ends by another hand": _runs(Budget(messages=2, waits=2, hands=1, crashes=1, hangs=1), conversations=1, authors=1),
