@@ -164,6 +164,8 @@ TOGETHER = [
     *(("say", name) for name in ("edit", "remove", "choose")),
     ("event", "claim", "dispatch", "settle"),
     ("event", "time", "ask"),
+    (*RUNNING, "speak", "stop", "settle"),
+    (*RUNNING, "speak", "skip", "settle"),
 ]
 #: What happens, to how new a row, in which variation, in which conversation.
 Step = tuple[tuple[str, ...], int, int, int]
@@ -277,7 +279,7 @@ def opened(url: str, time: Time) -> Iterator[Opened]:
             runner.run(store.aclose())
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(400, marks=[pytest.mark.full, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize("examples", [10, pytest.param(400, marks=[pytest.mark.full, pytest.mark.timeout(1200)])])
 def test_sql_does_what_the_pure_rules_say(opened: Opened, examples: int) -> None:
     async def history(steps: list[Step]) -> None:
         world = World(opened.store, opened.time)

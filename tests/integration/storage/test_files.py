@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import stat
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,19 @@ async def test_every_connection_fsyncs_and_checks_references(sqlite_url: str) ->
                     (await conn.exec_driver_sql(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous", "foreign_keys")
                 ]
                 assert found == ["wal", 2, 1]
+    finally:
+        await engines.aclose()
+
+
+async def test_a_writer_holds_the_file_from_its_first_statement(sqlite_url: str) -> None:
+    """BEGIN IMMEDIATE: what it reads cannot change before it writes."""
+    engines = open_engines(sqlite_url)
+    try:
+        assert engines.file is not None
+        async with engines.write.connect() as conn:
+            await conn.exec_driver_sql("SELECT 1")
+            with closing(sqlite3.connect(engines.file, timeout=0)) as second, pytest.raises(sqlite3.OperationalError, match="locked"):
+                second.execute("BEGIN IMMEDIATE")
     finally:
         await engines.aclose()
 
