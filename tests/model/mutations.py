@@ -37,10 +37,12 @@ class Mutation:
     broken_rule: str
     model: Callable[[], Model]
     expect: str
+    #: What breaks is that everything comes to rest.
+    rest: bool = False
 
     def search(self) -> Found:
         """The shortest way to the violation."""
-        return explore(self.model(), limit=200_000, rest=False)
+        return explore(self.model(), limit=200_000, rest=self.rest)
 
 
 def _runs(change: Callable[..., Decided] | None, budget: Budget, **scenario: Any) -> Callable[[], Model]:
@@ -131,6 +133,14 @@ def fire_early(snap: Snapshot, event: Event, now_ms: int, rules: Rules) -> Decid
         due = view.find(snap.continuations, event.continuation_id)
         now_ms = now_ms if due is None else max(now_ms, due.due_at_ms)
     return decide(snap, event, now_ms, rules)
+
+
+# --- coming to rest ---
+
+
+def nobody_gives_back(snap: Snapshot, event: Event, now_ms: int, rules: Rules) -> Decided:
+    """A claimed run waits for its owner for ever."""
+    return Refusal(e.Code.LEASE_HELD) if isinstance(event, e.LeaseEnded) else decide(snap, event, now_ms, rules)
 
 
 # --- the queue ---
@@ -281,6 +291,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "the process commits /stop in halves",
         _runs(None, Budget(messages=1, waits=1, admin=1), quirks=frozenset({"stop_in_two"}), admin=frozenset({"stop"})),
         "/stop was half done",
+    ),
+    Mutation(
+        "a dead process's claim is never given back",
+        "claims.lease_ended",
+        _runs(nobody_gives_back, Budget(messages=1, crashes=1)),
+        "the system is stuck",
+        rest=True,
     ),
     Mutation("/stop takes what is newer", "stops._ends", _intake(intake.Outside("pp", stops=1, processes=1), stop_takes_newer), "/stop"),
     Mutation(
