@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import aiohttp
 import discord
 import structlog
+import yarl
 from discord.ext import commands
 
 from bot.clock import Clock
@@ -204,9 +204,6 @@ def point_discord_py_at(settings: DiscordSettings) -> None:
     """Have discord.py talk to the configured addresses; it keeps them in class attributes, so this holds for the whole process."""
     if settings.api_base is not None:
         discord.http.Route.BASE = settings.api_base.rstrip("/")
-        parts = urlsplit(settings.api_base)
-        discord.Asset.BASE = f"{parts.scheme}://{parts.netloc}"
+        discord.Asset.BASE = str(yarl.URL(settings.api_base).origin())
     if settings.gateway_url is not None:
-        socket = discord.gateway.DiscordWebSocket
-        # Its URL class is yarl's, which is discord.py's dependency and not ours.
-        socket.DEFAULT_GATEWAY = type(socket.DEFAULT_GATEWAY)(settings.gateway_url)
+        discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)
