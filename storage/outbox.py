@@ -7,7 +7,7 @@ from sqlalchemy import and_, func, or_, select
 from storage.models import ConversationId, Part, PartId, RunId
 from storage.reader import Reader
 from storage.rows import PARTS
-from storage.schema import OPEN_PARTS, one_of, parts
+from storage.schema import OPEN_PARTS, TROUBLED_PARTS, one_of, parts
 from storage.states import PartState
 
 _SENDING = and_(OPEN_PARTS, one_of(parts.c.state, PartState.SENDING))
@@ -61,6 +61,5 @@ class Outbox:
 
     async def troubled(self, conversation_id: ConversationId, limit: int) -> tuple[Part, ...]:
         """What did not arrive for sure, newest first: unknown, failed, expired."""
-        bad = one_of(parts.c.state, PartState.UNKNOWN, PartState.FAILED, PartState.EXPIRED)
-        query = PARTS.light().where(parts.c.conversation_id == conversation_id, bad)
+        query = PARTS.light().where(parts.c.conversation_id == conversation_id, TROUBLED_PARTS)
         return await self._reader.all(PARTS, query.order_by(parts.c.seq.desc()).limit(limit))

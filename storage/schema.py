@@ -277,6 +277,8 @@ parts = Table(
     sqlite_autoincrement=True,
 )
 OPEN_PARTS = one_of(parts.c.state, *OPEN_PART)
+#: Words that did not arrive for sure.
+TROUBLED_PARTS = one_of(parts.c.state, PartState.UNKNOWN, PartState.FAILED, PartState.EXPIRED)
 
 #: Append-only: triggers refuse UPDATE. No foreign keys and an index on the time, so that old rows can be removed in slices.
 journal = Table(
@@ -332,12 +334,15 @@ _index("uq_continuations_requested", continuations.c.origin_run_id, where=REQUES
 # What is looked for again and again stays cheap however much has been settled.
 _index("ix_prompts_live", prompts.c.conversation_id, prompts.c.state, prompts.c.ordered_ms, where=LIVE_PROMPTS)
 _index("ix_prompts_run_id", prompts.c.run_id, where=prompts.c.run_id.is_not(None))
+Index("ix_prompts_created", prompts.c.conversation_id, prompts.c.created_ms)
 _index("ix_runs_untold", runs.c.conversation_id, runs.c.id, where=UNTOLD_RUNS)
 Index("ix_runs_conversation", runs.c.conversation_id, runs.c.id)
 _index("ix_continuations_due", continuations.c.due_at_ms, continuations.c.id, where=PENDING)
 _index("ix_continuations_live", continuations.c.conversation_id, where=LIVE_CONTINUATIONS)
 _index("ix_continuations_untold", continuations.c.conversation_id, continuations.c.id, where=UNTOLD_CONTINUATIONS)
 _index("ix_parts_open", parts.c.conversation_id, parts.c.seq, where=OPEN_PARTS)
+Index("ix_parts_delivered", parts.c.conversation_id, parts.c.delivered_ms)
+_index("ix_parts_troubled", parts.c.conversation_id, parts.c.seq, where=TROUBLED_PARTS)
 _index("ix_parts_run_id", parts.c.run_id, where=parts.c.run_id.is_not(None))
 Index("ix_journal_at_ms", journal.c.at_ms)
 Index("ix_journal_entity", journal.c.entity, journal.c.entity_id)

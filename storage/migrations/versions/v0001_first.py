@@ -272,6 +272,8 @@ def _parts() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_parts_open", "parts", ["conversation_id", "seq"], unique=False, **_where("state IN ('ready', 'sending')"))
+    op.create_index("ix_parts_delivered", "parts", ["conversation_id", "delivered_ms"])
+    op.create_index("ix_parts_troubled", "parts", ["conversation_id", "seq"], **_where("state IN ('expired', 'failed', 'unknown')"))
     op.create_index(
         "ix_parts_run_id",
         "parts",
@@ -320,6 +322,7 @@ def _prompts() -> None:
         unique=False,
         **_where("state IN ('offered', 'taken', 'waiting')"),
     )
+    op.create_index("ix_prompts_created", "prompts", ["conversation_id", "created_ms"])
     op.create_index(
         "ix_prompts_run_id",
         "prompts",
