@@ -9,15 +9,16 @@ import asyncio
 import os
 import secrets
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import structlog
 
-from bot.agents import procs
 from bot.agents.base import AgentProvider, PermissionPolicy
 from bot.agents.claude.config import ClaudeConfig
 from bot.agents.claude.provider import ClaudeProvider
+from bot.agents.host import host
 from bot.agents.pool import AgentPool
 from bot.agents.watchdog import Silence
 from bot.checks import prepare_state_dir
@@ -70,7 +71,7 @@ def claude(settings: Settings, clock: Clock, environ: Mapping[str, str]) -> Sequ
 def runtime_config(settings: Settings) -> RuntimeConfig:
     """What the runtime is told."""
     return RuntimeConfig(
-        host=procs.host(),
+        host=host(settings.state_dir),
         projects={p.name: ProjectRules(PermissionPolicy(p.permission_mode, p.allowed_commands)) for p in settings.projects},
         max_concurrent_runs=settings.runtime.max_concurrent_runs,
         narration=settings.discord.narration,
@@ -92,7 +93,7 @@ def rules_of(settings: Settings) -> Rules:
 async def _main(settings: Settings, providers: Providers) -> int:
     clock, environ = SystemClock(), dict(os.environ)
     prepare_state_dir(settings.state_dir)
-    instance = f"{procs.host()}-{os.getpid()}-{secrets.token_hex(4)}"
+    instance = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     async with AsyncExitStack() as stack:
         store = await _open_store(settings, clock, instance, environ)
         stack.push_async_callback(store.aclose)

@@ -15,6 +15,7 @@ from typing import Any
 
 from bot.agents import launcher, procs
 from bot.agents.base import AgentProcess, AgentUnavailable, Death
+from bot.agents.host import host
 from bot.clock import Clock
 
 #: How long the launcher may take to answer; above its own limit for a sweep.
@@ -38,6 +39,7 @@ class Launch:
     def __init__(self, state_dir: Path, clock: Clock) -> None:
         self.mark = secrets.token_hex(8)
         self.folder = _folder(state_dir, self.mark)
+        self._state_dir = state_dir
         self._clock = clock
         self._orders = self.folder / "orders.json"
         self._socket = self.folder / "s"
@@ -91,7 +93,7 @@ class Launch:
         if answer is None or "error" in answer:
             return None
         return AgentProcess(
-            host=str(answer["host"]),
+            host=host(self._state_dir),
             boot_id=str(answer["boot_id"]),
             launcher_pid=int(answer["launcher_pid"]),
             launcher_start=int(answer["launcher_start"]),
@@ -150,7 +152,7 @@ def _folder(state_dir: Path, mark: str) -> Path:
 
 async def prove_dead(process: AgentProcess, state_dir: Path) -> Death:
     """Kill what is left of an agent that this or an earlier owner started, and say what is known."""
-    if process.host != procs.host():
+    if process.host != host(state_dir):
         return Death.OTHER_HOST
     if process.boot_id != procs.boot_id():
         # The machine was started anew: nothing of before runs.

@@ -191,7 +191,6 @@ class Launcher:
                 if self._me is None or self._agent is None:
                     return {"error": "the agent has ended"}
                 return {
-                    "host": procs.host(),
                     "boot_id": procs.boot_id(),
                     "launcher_pid": self._me.pid,
                     "launcher_start": self._me.start,

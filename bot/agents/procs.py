@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -46,11 +45,6 @@ def boot_id() -> str:
     """The kernel's id of this boot (random(4)); pids and start times mean nothing under another one."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
         return file.read().strip()
-
-
-def host() -> str:
-    """The name of this host as it is stored with an intent."""
-    return socket.gethostname()
 
 
 def read(pid: int) -> Proc | None:

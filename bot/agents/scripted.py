@@ -36,6 +36,7 @@ from bot.agents.base import (
     Unknown,
 )
 from bot.agents.calls import ToolCalls
+from bot.agents.host import host
 from bot.agents.launch import base_env, prove_dead
 from bot.agents.scripted_shell import ScriptedShell
 from bot.agents.scripted_transcript import Transcript
@@ -99,7 +100,7 @@ class ScriptedProvider:
             process = await shell.start(spec.folder, {**base_env(self._environ), **spec.env})
         else:
             mark = f"scripted{next(_marks)}"
-            process = AgentProcess(procs.host(), procs.boot_id(), 0, 0, 0, 0, mark)
+            process = AgentProcess(host(self._state_dir), procs.boot_id(), 0, 0, 0, 0, mark)
         session = ScriptedSession(spec, self._brain, self._clock, self._silence, transcript, process, shell)
         if shell is None:
             self._inside[process.mark] = session

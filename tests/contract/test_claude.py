@@ -52,8 +52,8 @@ async def test_the_model_sees_exactly_these_tools_and_the_standing_instructions(
     await turn(await claude.open(claude.spec(permissions=PermissionPolicy(mode))), "say hi")
     (request,) = claude.model.log.requests()
     expected = {
-        PermissionMode.ACCEPT_EDITS: ["Agent", "Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "WebFetch", "WebSearch", "Write"],
-        PermissionMode.PLAN: ["Agent", "Glob", "Grep", "Read", "WebFetch", "WebSearch"],
+        PermissionMode.ACCEPT_EDITS: ["Agent", "Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Write"],
+        PermissionMode.PLAN: ["Agent", "Glob", "Grep", "Read"],
     }[mode]
     assert sorted(request.tool_names) == sorted([*expected, *OURS])
     assert sorted(TOOLS[mode]) == expected

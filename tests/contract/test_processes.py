@@ -17,6 +17,7 @@ import pytest
 
 from bot.agents import procs
 from bot.agents.base import AgentProcess, Death, ToolEnded
+from bot.agents.host import host
 from tests.contract.harness import Rig, make_api, sleepers, sleeping, start, texts, turn
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +65,8 @@ async def test_death_is_judged_by_start_time_boot_and_host_and_not_by_pid_alone(
     parent = procs.read(me.ppid)
     assert parent is not None
     # Pids that are used again: by this test's parent, which would not survive a mistake.
-    process = AgentProcess(procs.host(), procs.boot_id(), parent.pid, parent.start - 1, parent.pid, parent.start - 1, "no-such-mark")
+    used_again = parent.start - 1
+    process = AgentProcess(host(rig.root / "state"), procs.boot_id(), parent.pid, used_again, parent.pid, used_again, "no-such-mark")
     assert await rig.provider.prove_dead(process) is Death.DEAD
     assert procs.alive(parent.pid, parent.start)
     recorded = replace(process, launcher_start=parent.start, agent_start=parent.start)

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from bot.agents import launcher, procs
+from bot.agents.host import host
 from bot.agents.launch import Launch
 from bot.clock import SystemClock
 
@@ -92,14 +93,14 @@ async def test_the_agents_environment_is_exactly_what_was_ordered(shell: Shell) 
     assert environ.rstrip(b"\0").split(b"\0") == [f"{procs.MARK}={shell.launch.mark}".encode()]
 
 
-async def test_it_says_who_it_and_the_agent_are(shell: Shell) -> None:
+async def test_it_says_who_it_and_the_agent_are(shell: Shell, tmp_path: Path) -> None:
     (pid,) = await shell.run("echo $$")
     identity = await shell.launch.identity()
     assert identity is not None
     assert (identity.launcher_pid, identity.agent_pid) == (shell.process.pid, int(pid))
     for process, start in ((identity.launcher_pid, identity.launcher_start), (identity.agent_pid, identity.agent_start)):
         assert procs.alive(process, start)
-    assert (identity.boot_id, identity.host, identity.mark) == (procs.boot_id(), procs.host(), shell.launch.mark)
+    assert (identity.boot_id, identity.host, identity.mark) == (procs.boot_id(), host(tmp_path), shell.launch.mark)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from bot.agents import procs, script
+from bot.agents import script
 from bot.agents.base import (
     AgentEvent,
     AgentProcess,
@@ -33,6 +33,7 @@ from bot.agents.base import (
     ToolResult,
     Unknown,
 )
+from bot.agents.host import host
 from bot.agents.pool import AgentPool
 from bot.agents.scripted import ScriptedProvider
 from bot.clock import Clock, SystemClock
@@ -137,7 +138,7 @@ class House:
         self.rules = rules or Rules(backoff_ms=1, piece_wait_ms=20)
         values: dict[str, Any] = {"wait": WaitBounds(min_ms=1), "sweep_s": 0.05, "send_pauses_s": (0.01,), **(config or {})}
         project = ProjectRules(PermissionPolicy(PermissionMode.ACCEPT_EDITS))
-        self.config = RuntimeConfig(host=procs.host(), projects={"backend": project}, **values)
+        self.config = RuntimeConfig(host=host(folder), projects={"backend": project}, **values)
         self.chat = chat or FakeChat(self.clock)
         self.chat.changed = self.beat
         #: What the agent was told, in order: (native session id, prompt).

@@ -15,6 +15,7 @@ from bot.agents.shellwords import SimpleCommand, Unjudgeable, simple_commands
 OURS_PREFIX = "mcp__nightporter__"
 
 #: The built-in tools on offer in each mode; nothing else exists for the agent, so no timer and no background task of its own.
+#: Nothing that reaches the network is on offer: only `allowed_commands` may (design section 12).
 TOOLS: Mapping[PermissionMode, tuple[str, ...]] = {
     PermissionMode.ACCEPT_EDITS: (
         "Agent",
@@ -24,11 +25,9 @@ TOOLS: Mapping[PermissionMode, tuple[str, ...]] = {
         "Grep",
         "NotebookEdit",
         "Read",
-        "WebFetch",
-        "WebSearch",
         "Write",
     ),
-    PermissionMode.PLAN: ("Agent", "Glob", "Grep", "Read", "WebFetch", "WebSearch"),
+    PermissionMode.PLAN: ("Agent", "Glob", "Grep", "Read"),
 }
 
 #: Where each file tool names its object, and whether it changes it.
@@ -40,9 +39,6 @@ _FILE_TOOLS: Mapping[str, tuple[str, bool]] = {
     "Write": ("file_path", True),
     "NotebookEdit": ("notebook_path", True),
 }
-
-#: A public host name: dotted, with a top-level domain of letters, so neither an address nor a name of this network.
-_PUBLIC_URL = re.compile(r"https?://(?:[a-z0-9-]+\.)+(?!local\b|internal\b|localhost\b|lan\b|home\b)[a-z]{2,}(?:[/?#].*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +82,6 @@ def decide(
         )
     if tool == "Bash":
         return _command(policy, folder, arguments.get("command"))
-    if tool == "WebFetch":
-        return _address(arguments.get("url"))
     if (known := _FILE_TOOLS.get(tool)) is not None:
         return _file(folder, tool, arguments, known, read_roots)
     return Allow()
@@ -145,9 +139,3 @@ def _command(policy: PermissionPolicy, folder: Path, line: object) -> Decision:
 def _matches(command: SimpleCommand, pattern: str) -> bool:
     # `pytest *` means pytest with any arguments, and none is any.
     return fnmatchcase(command.text, pattern) or (pattern.endswith(" *") and fnmatchcase(command.text, pattern[:-2]))
-
-
-def _address(url: object) -> Decision:
-    if isinstance(url, str) and _PUBLIC_URL.fullmatch(url):
-        return Allow()
-    return Deny("Denied: WebFetch may only read http and https addresses of public host names.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bot.agents import procs
 from bot.clock import ManualClock
 from bot.runtime.lease import Lease
 from bot.runtime.ledger import Ledger
@@ -41,7 +40,7 @@ async def test_a_former_owner_ends_its_agent_and_settles_nothing(tmp_path: Path)
     async with House(tmp_path, config={"lease_s": 5.0, "heartbeat_s": 0.1, "margin_s": 1.0}) as house:
         await house.say("say stale words\nhang")
         run = await house.run(0, RunState.DISPATCHED)
-        taken = await house.store.do(TakeOver("porter-9", run.id, procs.host(), house.clock.now_ms() + 60_000, holder_gone=True))
+        taken = await house.store.do(TakeOver("porter-9", run.id, house.config.host, house.clock.now_ms() + 60_000, holder_gone=True))
         assert isinstance(taken, Done)
         await house.until(lambda: not house.sessions[0].alive)
         await house.stop()
