@@ -38,6 +38,8 @@ class Supervisor:
         task = asyncio.create_task(self._guarded(name, work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before its first step never begins the work, which would then be complained about.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     async def contained(self, name: str, work: Awaitable[None], after_crash: Callable[[], Awaitable[None]]) -> None:
