@@ -43,6 +43,7 @@ SCRIPTED = (sys.executable, "-m", "tests.support.scripted_main", "run")
 PATIENCE_S = 30.0
 _STOP_S = 30.0
 _ASK_AGAIN_S = 0.02
+_KILL_S = 3.0
 
 
 class Porter:
@@ -184,6 +185,9 @@ listen = "{self._listen}"
     async def _end_all(self) -> None:
         for process in self._starts:
             await process.kill()
+        # Where the promise is broken that nothing outlives Nightporter, the next test must not suffer for it.
+        for mark in leftovers.marks(run.process for run in self.rows.runs):
+            await asyncio.to_thread(procs.kill_marked, mark, {}, _KILL_S)
 
     # --- the process ---------------------------------------------------------------------------------------------------
 
