@@ -192,8 +192,8 @@ class Sender:
         task.add_done_callback(self._small.discard)
 
     def split(self, text: str) -> list[str]:
-        """See `Chat.split`."""
-        return render.split(text)
+        """See `Chat.split`. Masked here, so that what is stored is what will stand in the history it is looked for in."""
+        return render.split(self._mask(text))
 
     def channel_name(self, channel_id: int) -> str:
         """See `Chat.channel_name`."""

@@ -75,6 +75,13 @@ async def test_a_secret_is_never_posted(hotel: Hotel) -> None:
     assert bots(hotel)[0].content == "the token is [secret]!"
 
 
+async def test_what_is_queued_is_what_is_posted_so_that_history_can_find_it(hotel: Hotel) -> None:
+    await hotel.up()
+    (queued,) = hotel.gateway.chat.split(f"the token is {hotel.discord.token}!")
+    await hotel.gateway.chat.send(part(hotel, queued), 5)
+    assert bots(hotel)[0].content == queued == "the token is [secret]!"
+
+
 async def test_a_server_error_leaves_the_outcome_open_and_the_nonce_settles_it(hotel: Hotel) -> None:
     await hotel.up()
     hotel.discord.faults.status(*POST, 503, when="after")
