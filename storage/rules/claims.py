@@ -106,6 +106,9 @@ def _take(snap: Snapshot, conversation: Conversation, batch: list[Prompt], event
     session = view.open_session(snap, conversation.id)
     if session is None:
         changes.append(view.new_session(conversation, event.native_id, event.standing))
+    else:
+        # Compared and set: a reset or another binding that was committed since the snapshot was read voids the claim.
+        changes.append(Touch(Entity.SESSION, session.id, {"ended_why": None}, state=SessionState.OPEN))
     run = Run(
         id=view.NEW_RUN,
         conversation_id=conversation.id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from storage import events as e
-from storage.events import Change, Entity, Event, Insert, Move, Refusal
+from storage.events import Change, Entity, Event, Insert, Move, Refusal, Touch
 from storage.models import Continuation, Rules, Snapshot
 from storage.rules import view
 from storage.states import ContinuationState as C
@@ -88,6 +88,14 @@ def no_proof(snap: Snapshot, event: Event, now_ms: int, rules: Rules) -> Decided
     if isinstance(event, e.Settle):
         event = replace(event, proof=e.Proof.DEAD)
     return decide(snap, event, now_ms, rules)
+
+
+def claim_trusts_what_it_read(snap: Snapshot, event: Event, now_ms: int, rules: Rules) -> Decided:
+    """A claim does not look again whether its session is still open when it is committed."""
+    changes = decide(snap, event, now_ms, rules)
+    if not isinstance(event, e.Claim) or isinstance(changes, Refusal):
+        return changes
+    return tuple(c for c in changes if not (isinstance(c, Touch) and c.entity is Entity.SESSION))
 
 
 # --- waits ---
@@ -298,6 +306,16 @@ MUTATIONS: tuple[Mutation, ...] = (
         _runs(nobody_gives_back, Budget(messages=1, crashes=1)),
         "the system is stuck",
         rest=True,
+    ),
+    Mutation(
+        "a claim commits into a session that has ended since",
+        "claims._take: the session is compared again",
+        _runs(
+            claim_trusts_what_it_read,
+            Budget(messages=1, races=1, open_failures=1, admin=1),
+            admin=frozenset({"rebind"}),
+        ),
+        "run 2 is claimed for a session",
     ),
     Mutation("/stop takes what is newer", "stops._ends", _intake(intake.Outside("pp", stops=1, processes=1), stop_takes_newer), "/stop"),
     Mutation(

@@ -83,7 +83,7 @@ FULL: Worlds = {
     ),
     "third release": _runs(Budget(messages=1, waits=1, open_failures=4, crashes=2, resumes=1), conversations=1, authors=1),
     "a session that ends by another hand": _runs(Budget(messages=2, waits=2, hands=1, crashes=1, hangs=1), conversations=1, authors=1),
-    "two claims at once": _runs(Budget(messages=2, races=2, open_failures=1, admin=1), reduce=False),
+    "two claims at once": _runs(Budget(messages=2, races=1, open_failures=1, admin=1), reduce=False),
     "two claims at once in a shared folder": _runs(
         Budget(messages=2, waits=1, races=1, admin=1), shared=True, conversations=1, authors=1, reduce=False
     ),

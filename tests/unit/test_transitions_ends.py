@@ -177,6 +177,14 @@ def test_a_member_cancels_and_wakes_only_his_own() -> None:
     assert refused(theirs, e.WakeNow("user:1", continuation(2).id, only_own=1)) == Code.NOT_YOURS
 
 
+def test_wake_now_is_due_at_once_and_somebody_is_there() -> None:
+    pending = continuation(2, due_at_ms=NOW + 60_000)
+    changes = decided(snapshot(conversation(unattended_runs=3), session(), pending), e.WakeNow("user:1", pending.id))
+    (move,) = (c for c in changes if isinstance(c, e.Move))
+    assert (move.after, dict(move.sets)) == (C.PENDING, {"due_at_ms": NOW})
+    assert touched(changes, Entity.CONVERSATION)["unattended_runs"] == 0
+
+
 def test_a_wait_fires_from_its_due_time_until_its_expiry() -> None:
     pending = continuation(2, due_at_ms=NOW, expires_at_ms=NOW + 10)
     snap, due = snapshot(conversation(), session(), pending), e.Due("w0", pending.id, NOTICE)
