@@ -92,7 +92,12 @@ def test_a_sub_agents_words_are_not_the_agents_and_its_calls_are_marked() -> Non
 )
 def test_every_result_has_its_end(fields: dict[str, object], end: EndKind, error: ErrorKind | None) -> None:
     values: dict[str, object] = {
-        "subtype": "success", "duration_ms": 1, "duration_api_ms": 1, "is_error": True, "num_turns": 1, "session_id": "s",
+        "subtype": "success",
+        "duration_ms": 1,
+        "duration_api_ms": 1,
+        "is_error": True,
+        "num_turns": 1,
+        "session_id": "s",
         **fields,
     }
     told = TurnTranslator().result(ResultMessage(**values))  # type: ignore[arg-type]
