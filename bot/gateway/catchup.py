@@ -52,45 +52,64 @@ class CatchUp:
         self._handle = handle
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._callers: dict[tuple[int, int], Caller] = {}
-
-    def begin(self) -> None:
-        """A new gateway session: people's roles may have changed meanwhile."""
-        self._callers.clear()
+        self._starting = asyncio.Lock()
+        #: Where each channel's mark stood when this process first looked. The mark itself moves with the channel's own catch-up,
+        #: which may be done before one of its threads gets its turn, and would pass over what was missed there.
+        self._marks: dict[int, int] | None = None
+        #: The same for a channel that was none yet: it began then.
+        self._began = 0
+        #: Up to where a thread was read in which nobody has spoken to the agent yet.
+        self._read_to: dict[int, int] = {}
 
     async def run(self, line: Line) -> bool:
         """Fetch what this channel missed. False: it has to be tried again; what was stored so far stays stored.
 
         A crash in between: the mark stands behind the last message that was looked at, and the next start goes on there.
         """
+        # Roles may have changed since they were last asked for.
+        self._callers.clear()
+        marks = await self._first_marks()
         async with self._slots:
             conversation = await self._backend.conversation(line.channel_id)
             if conversation is None and line.parent_id is None:
                 # Bound for the first time: it begins now.
                 await self._bindings.conversation(line, last_seen_id=self._bindings.newest(line))
                 return True
-            after = await self._unbound_mark(line) if conversation is None else conversation.last_seen_id
+            after = self._unbound_mark(line, marks) if conversation is None else conversation.last_seen_id
             if conversation is not None:
                 # The config may bind it to another project than before.
                 await self._bindings.conversation(line, last_seen_id=conversation.last_seen_id)
-            if not await self._walk(line, after):
+            read_to = await self._walk(line, after)
+            if read_to is None:
                 return False
         found = await self._backend.conversation(line.channel_id)
-        if found is not None:
+        if found is None:
+            self._read_to[line.channel_id] = read_to
+        else:
             await self._backend.caught_up(found.id)
         return True
 
-    async def _unbound_mark(self, line: Line) -> int:
-        """A thread without a conversation: what came after its parent was last looked at may have been missed in it."""
-        parent = None if line.parent_id is None else await self._backend.conversation(line.parent_id)
-        seen = 0 if parent is None else parent.last_seen_id
-        return max(seen, line.channel_id - 1, self._bindings.now_snowflake(_UNBOUND_REACH_MS))
+    async def _first_marks(self) -> dict[int, int]:
+        async with self._starting:
+            if self._marks is None:
+                bound = await self._backend.bound()
+                self._began = self._bindings.now_snowflake(0)
+                self._marks = {conversation.channel_id: conversation.last_seen_id for conversation in bound}
+            return self._marks
 
-    async def _walk(self, line: Line, after: int) -> bool:
+    def _unbound_mark(self, line: Line, marks: dict[int, int]) -> int:
+        """A thread without a conversation: what came after its parent was last looked at may have been missed in it."""
+        parent = marks.get(line.parent_id or 0, self._began)
+        read_to = self._read_to.get(line.channel_id, 0)
+        return max(parent, read_to, line.channel_id - 1, self._bindings.now_snowflake(_UNBOUND_REACH_MS))
+
+    async def _walk(self, line: Line, after: int) -> int | None:
+        """Read to the end and return the last message there; None if Discord could not be asked for all of it."""
         count = 0
         while True:
             page = await self._page(line, after)
             if page is None:
-                return False
+                return None
             for message, heard in page:
                 await self._handle(line, heard, "catch_up")
                 after = message.id
@@ -100,7 +119,7 @@ class CatchUp:
                 break
         if count:
             log.info("catch_up.done", channel=line.channel_id, messages=count)
-        return True
+        return after
 
     async def _page(self, line: Line, after: int) -> list[tuple[discord.Message, Heard]] | None:
         """The next messages, oldest first; None if Discord cannot be asked now. What may not be read holds nothing."""

@@ -55,7 +55,6 @@ class Intake:
     def connected(self) -> None:
         """READY, not RESUMED: nothing of what came meanwhile will be sent by itself."""
         self._session += 1
-        self._catch_up.begin()
 
     def hear(self, message: discord.Message, me: int) -> None:
         """A message came."""

@@ -172,3 +172,36 @@ async def test_threads_are_read_back_old_ones_archived_ones_and_new_ones(hotel: 
         (archived.id, "in the archived one"),
         (new.id, "in the new one"),
     }
+
+
+async def test_a_thread_is_read_back_although_its_channel_was_caught_up_before_it(hotel: Hotel) -> None:
+    # Many more channels than are read at the same time, so that the thread's turn comes when its channel has long been read.
+    for number in range(12):
+        hotel.more_channels.append((await hotel.people.create_channel(hotel.guild, f"more-{number}")).id)
+    await hotel.up()
+    thread = await hotel.people.create_thread(hotel.channel, hotel.alice, "new")
+    await hotel.down()
+    await hotel.say(f"{hotel.me} in the thread", channel=thread)
+    await hotel.say(f"{hotel.me} in the channel, later")
+    await hotel.up()
+    await hotel.backend.until(lambda: len(hotel.backend.accepted) == 2)
+    assert {heard.text for heard in hotel.backend.accepted} == {"in the thread", "in the channel, later"}
+
+
+async def test_a_role_that_was_taken_away_counts_at_the_next_reading(hotel: Hotel) -> None:
+    await hotel.up()
+    await hotel.down()
+    guest = await hotel.people.join(hotel.guild, "guest", roles=hotel.admin.roles)
+    await hotel.say(f"{hotel.me} while I may", who=guest)
+    await hotel.up()
+    assert [heard.text for heard in hotel.backend.accepted] == ["while I may"]
+    # The same gateway session goes on: a database that was away makes it read again.
+    fault = hotel.discord.faults.status("GET", "/channels/{channel_id}/messages", 503, times=1_000)
+    hotel.backend.failures.append(NotStored("disk full"))
+    await hotel.say(f"{hotel.me} is the disk full?", who=hotel.alice)
+    await hotel.backend.until(lambda: not hotel.backend.failures)
+    await hotel.people.set_roles(guest, [])
+    await hotel.say(f"{hotel.me} no more", who=guest)
+    fault.lift()
+    await hotel.settled()
+    assert [heard.text for heard in hotel.backend.accepted] == ["while I may", "is the disk full?"]
