@@ -59,6 +59,9 @@ _COPIES = {">&", "<&"}
 #: A command's name must be what is run: no blanks, no pattern, no tilde or brace that the shell would expand, no assignment.
 _NAME = re.compile(r"[A-Za-z0-9_./+][A-Za-z0-9_./+:@%-]*")
 
+#: An unquoted `{a,b}` or `{1..3}` becomes several words, so it hides which ones a command gets. `{}` and `@{1}` stay as they are.
+_BRACES = re.compile(r"\{[^\s]*(?:,|\.\.)")
+
 #: Words that make the following words a command of another kind.
 _RESERVED = frozenset(
     [
@@ -159,7 +162,7 @@ def _tokens(line: str) -> list[Word | _Operator]:
         else:
             word, at = _word(line, at)
             # Digits directly before a redirection name its descriptor and are no argument.
-            if not (word.bare and word.text.isdigit() and at < len(line) and line[at] in "<>"):
+            if not (word.bare and re.fullmatch(r"[0-9]{1,9}", word.text) and at < len(line) and line[at] in "<>"):
                 tokens.append(word)
     return tokens
 
@@ -173,6 +176,8 @@ def _word(line: str, at: int) -> tuple[Word, int]:
             break
         if char in "$`":
             raise Unjudgeable("`$` or a backquote outside single quotes")
+        if char == "{" and _BRACES.match(line, at):
+            raise Unjudgeable("braces that make several words")
         if char == "'":
             end = line.find("'", at + 1)
             if end < 0:

@@ -9,7 +9,7 @@ import pytest
 from bot.agents.base import PermissionMode, PermissionPolicy
 from bot.agents.claude.permissions import Allow, Deny, decide
 
-EDITS = PermissionPolicy(PermissionMode.ACCEPT_EDITS, ("git *", "pytest *", "make test"))
+EDITS = PermissionPolicy(PermissionMode.ACCEPT_EDITS, ("git *", "pytest *", "make test", "cd *", "deploy [!p]*"))
 PLAN = PermissionPolicy(PermissionMode.PLAN, ("git *",))
 
 
@@ -20,6 +20,8 @@ def _folder(tmp_path: Path) -> Path:
     (tmp_path / "outside").mkdir()
     (folder / "link").symlink_to(tmp_path / "outside")
     (folder / "loop").symlink_to(folder / "loop")
+    (folder / ".git").mkdir()
+    (folder / "dotgit").symlink_to(folder / ".git")
     return folder.resolve()
 
 
@@ -33,10 +35,16 @@ def _folder(tmp_path: Path) -> Path:
         "make test && git commit -am 'done; really'",
         "git log > sub/log.txt 2>/dev/null",
         "git log 2>&1",
+        "cd sub && git log > {folder}/log.txt",
+        "git log > log.txt && cd sub",
+        "git log < .git/config",
+        "git diff HEAD@{1}",
+        "git stash show stash@{0} '{a,b}'",
+        "deploy staging",
     ],
 )
 def test_commands_that_all_match_are_allowed(folder: Path, command: str) -> None:
-    assert decide(EDITS, folder, "Bash", {"command": command}) == Allow()
+    assert decide(EDITS, folder, "Bash", {"command": command.replace("{folder}", str(folder))}) == Allow()
 
 
 @pytest.mark.parametrize(
@@ -58,6 +66,16 @@ def test_commands_that_all_match_are_allowed(folder: Path, command: str) -> None
         "git log > ../outside/x",
         "git log > link/x",
         "git log >> ~/.bashrc",
+        "cd /tmp && git log > x",
+        "cd sub; git log >> ../x",
+        "cd /; git log < etc/passwd",
+        "git log > .git/hooks/pre-commit",
+        "git log >> sub/../.git/config",
+        "git log > dotgit/config",
+        "deploy {prod,staging}",
+        "deploy {prod..prod}",
+        "deploy {'prod',x}",
+        "deploy prod",
         "",
     ],
 )
@@ -69,7 +87,8 @@ def test_every_other_command_is_denied(folder: Path, command: str) -> None:
 
 def test_a_denied_command_names_itself_and_the_rule(folder: Path) -> None:
     assert decide(EDITS, folder, "Bash", {"command": "git status; rm -rf x"}) == Deny(
-        "Denied: `rm -rf x` matches none of the allowed commands of this project (`git *`, `pytest *`, `make test`)."
+        "Denied: `rm -rf x` matches none of the allowed commands of this project"
+        " (`git *`, `pytest *`, `make test`, `cd *`, `deploy [!p]*`)."
     )
 
 
@@ -106,6 +125,10 @@ def test_reading_inside_is_allowed_in_both_modes(folder: Path, policy: Permissio
         ("Read", {}),
         ("Edit", {"file_path": "/etc/passwd"}),
         ("Write", {"file_path": "link/x"}),
+        ("Write", {"file_path": ".git/hooks/pre-commit"}),
+        ("Write", {"file_path": "sub/.git"}),
+        ("Edit", {"file_path": "{folder}/.git/config"}),
+        ("Edit", {"file_path": "dotgit/config"}),
         ("NotebookEdit", {"notebook_path": "/x.ipynb"}),
         ("Glob", {"pattern": "../**"}),
         ("Glob", {"pattern": "/etc/*"}),
@@ -122,7 +145,8 @@ def test_reading_inside_is_allowed_in_both_modes(folder: Path, policy: Permissio
     ],
 )
 def test_everything_else_is_denied_with_a_sentence(folder: Path, tool: str, arguments: dict[str, object]) -> None:
-    decision = decide(EDITS, folder, tool, arguments)
+    filled = {name: value.replace("{folder}", str(folder)) if isinstance(value, str) else value for name, value in arguments.items()}
+    decision = decide(EDITS, folder, tool, filled)
     assert isinstance(decision, Deny)
     assert decision.sentence.endswith(".")
 
@@ -135,7 +159,12 @@ def test_plan_mode_has_no_tool_that_changes(folder: Path, tool: str) -> None:
 
 def test_edits_inside_are_allowed(folder: Path) -> None:
     for tool in ("Edit", "Write"):
-        assert decide(EDITS, folder, tool, {"file_path": "new/deep/file.txt"}) == Allow()
+        for path in ("new/deep/file.txt", ".gitignore", ".github/workflows/ci.yml"):
+            assert decide(EDITS, folder, tool, {"file_path": path}) == Allow()
+
+
+def test_git_s_own_files_may_be_read(folder: Path) -> None:
+    assert decide(EDITS, folder, "Read", {"file_path": ".git/config"}) == Allow()
 
 
 def test_a_sub_agent_may_not_use_our_tools_but_may_use_the_others(folder: Path) -> None:

@@ -55,6 +55,11 @@ class Deny:
 
 Decision = Allow | Deny
 
+_GITS_OWN = "Denied: what is inside .git is changed by git alone, since git runs what stands there."
+
+#: Commands after which a relative path of the same line means another file than the one that is judged.
+_MOVING = frozenset({"cd", "pushd", "popd"})
+
 
 def decide(
     policy: PermissionPolicy,
@@ -105,7 +110,15 @@ def _file(folder: Path, tool: str, arguments: Mapping[str, object], known: tuple
         if path.startswith("~") or not _within(folder, path, roots):
             verb = "change" if changes else "read"
             return Deny(f"Denied: this project's rules let you {verb} files only inside {folder}, and {path} is outside.")
+        if changes and _is_gits_own(folder, path):
+            return Deny(_GITS_OWN)
     return Allow()
+
+
+def _is_gits_own(folder: Path, path: str) -> bool:
+    """Whether it is in a `.git`: a hook or a setting there is a command that the next allowed `git status` runs."""
+    named, resolved = Path(path).parts, (folder / path).resolve().relative_to(folder.resolve()).parts
+    return ".git" in named or ".git" in resolved
 
 
 def _within(folder: Path, path: str, roots: Sequence[Path]) -> bool:
@@ -127,13 +140,28 @@ def _command(policy: PermissionPolicy, folder: Path, line: object) -> Decision:
         return Deny(
             f"Denied: the command line holds {why}, which cannot be checked against the allowed commands ({allowed}). Write it simpler."
         )
+    moved = False
     for command in commands:
         if not any(_matches(command, pattern) for pattern in policy.allowed_commands):
             return Deny(f"Denied: `{command.text}` matches none of the allowed commands of this project ({allowed}).")
-        for redirection in command.redirections:
-            if redirection.target != "/dev/null" and not _within(folder, redirection.target, (folder,)):
-                return Deny(f"Denied: a redirection may only use files inside {folder}, and {redirection.target} is outside.")
+        if (denied := _redirections(folder, command, moved=moved)) is not None:
+            return denied
+        moved = moved or command.words[0] in _MOVING
     return Allow()
+
+
+def _redirections(folder: Path, command: SimpleCommand, *, moved: bool) -> Deny | None:
+    for redirection in command.redirections:
+        target = redirection.target
+        if target == "/dev/null":
+            continue
+        if moved and not target.startswith("/"):
+            return Deny(f"Denied: after `cd` in the same line it is not known where {target} is. Write its whole path.")
+        if not _within(folder, target, (folder,)):
+            return Deny(f"Denied: a redirection may only use files inside {folder}, and {target} is outside.")
+        if redirection.operator != "<" and _is_gits_own(folder, target):
+            return Deny(_GITS_OWN)
+    return None
 
 
 def _matches(command: SimpleCommand, pattern: str) -> bool:
