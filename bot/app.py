@@ -19,6 +19,7 @@ from bot.agents.base import AgentProvider, PermissionPolicy
 from bot.agents.claude.config import ClaudeConfig
 from bot.agents.claude.provider import ClaudeProvider
 from bot.agents.host import host
+from bot.agents.launch import forget_left_over
 from bot.agents.pool import AgentPool
 from bot.agents.watchdog import Silence
 from bot.checks import prepare_state_dir
@@ -97,6 +98,8 @@ async def _main(settings: Settings, providers: Providers) -> int:
     async with AsyncExitStack() as stack:
         store = await _open_store(settings, clock, instance, environ)
         stack.push_async_callback(store.aclose)
+        if left_over := await asyncio.to_thread(forget_left_over, settings.state_dir, clock.now_ms()):
+            log.info("app.folders_removed", count=left_over)
         agents = providers(settings, clock, environ)
         for agent in agents:
             stack.push_async_callback(agent.close)

@@ -24,6 +24,9 @@ _ANSWER_S = 5.0
 #: How long a successor tries to kill what an earlier owner left.
 _PROOF_S = 3.0
 
+#: A folder so old without a process is left over: between its making and its program's start there are milliseconds.
+_LEFT_OVER_MS = 300_000
+
 #: What of Nightporter's environment an agent needs to work at all. Nothing here is a secret.
 _BASE_ENV = ("PATH", "HOME", "LANG", "TERM", "TZ", "USER")
 
@@ -165,3 +168,19 @@ async def prove_dead(process: AgentProcess, state_dir: Path) -> Death:
         with contextlib.suppress(OSError):
             await asyncio.to_thread(shutil.rmtree, _folder(state_dir, process.mark), ignore_errors=True)
     return Death.DEAD
+
+
+def forget_left_over(state_dir: Path, now_ms: int) -> int:
+    """Remove the folders of launches that nothing runs of any more and nobody recorded; how many there were.
+
+    A killed Nightporter leaves those of its idle agents, and no run names them. It reads all of /proc: call it in a thread.
+    """
+    try:
+        folders = [folder for folder in (state_dir / "run").iterdir() if folder.stat().st_mtime * 1_000 < now_ms - _LEFT_OVER_MS]
+    except OSError:
+        return 0
+    processes = procs.table() if folders else {}
+    left = [folder for folder in folders if not procs.marked(folder.name, processes)]
+    for folder in left:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(left)

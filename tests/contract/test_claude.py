@@ -320,6 +320,24 @@ async def test_a_transcript_that_vanishes_at_the_last_moment_is_lost(claude: Rig
     assert not list((claude.root / "state" / "run").iterdir())
 
 
+@pytest.mark.parametrize("reading", ["knowledge", "cost_usd"])
+async def test_a_transcript_that_cannot_be_read_is_unavailable_and_no_fault_of_the_program(
+    claude: Rig, monkeypatch: pytest.MonkeyPatch, reading: str
+) -> None:
+    spec = claude.spec(resume=True)
+    folder = claude.root / "state" / "claude" / "projects" / "p"
+    folder.mkdir(parents=True)
+    (folder / f"{spec.native_id}.jsonl").write_text(json.dumps({"sessionId": spec.native_id}))
+
+    # Root may read everything, so the refusal is made here.
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(f"bot.agents.claude.transcript.{reading}", refuse)
+    with pytest.raises(AgentUnavailable, match="cannot be read: Permission denied"):
+        await claude.provider.open(spec)
+
+
 async def test_transcripts_that_cannot_be_read_are_unavailable_and_not_lost(claude: Rig) -> None:
     folder = claude.root / "state" / "claude"
     folder.mkdir()

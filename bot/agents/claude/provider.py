@@ -97,12 +97,16 @@ class ClaudeProvider:
         if not await asyncio.to_thread(spec.folder.is_dir):
             raise AgentUnavailable(f"The project folder {spec.folder} does not exist.")
         path = await self._transcript(spec)
-        known = await asyncio.to_thread(transcript.knowledge, path, spec.native_id)
+        try:
+            known = await asyncio.to_thread(transcript.knowledge, path, spec.native_id)
+            cost = await asyncio.to_thread(transcript.cost_usd, path)
+        except OSError as error:
+            # Not Lost: whoever may not read it today may do so tomorrow.
+            raise AgentUnavailable(f"Claude Code's transcript {path} cannot be read: {error.strerror}.") from error
         if spec.resume and known != "known":
             return Lost(f"the transcript of session {spec.native_id} is {known}")
         if not spec.resume and path is not None:
             raise AgentUnavailable(f"Claude Code already has a session {spec.native_id}, which was to be a new one.")
-        cost = await asyncio.to_thread(transcript.cost_usd, path)
         return await self._start(spec, cost)
 
     async def outcome(self, spec: SessionSpec, prompt_uuid: str) -> Ended | Unknown:
