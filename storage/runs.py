@@ -24,13 +24,8 @@ class Runs:
 
     async def active_all(self) -> tuple[Run, ...]:
         """Every active run, by conversation."""
-        return await self._reader.all(RUNS, RUNS.light().where(ACTIVE_RUNS).order_by(runs.c.conversation_id))
-
-    async def held_by_others(self, instance: str) -> tuple[Run, ...]:
-        """Active runs of other processes: to be released or taken over once those are gone."""
-        query = RUNS.light().where(ACTIVE_RUNS, runs.c.holder != instance)
         # In the order of the index of active runs: asked for in order of the ids, SQLite would read all of history instead.
-        return await self._reader.all(RUNS, query.order_by(runs.c.conversation_id))
+        return await self._reader.all(RUNS, RUNS.light().where(ACTIVE_RUNS).order_by(runs.c.conversation_id))
 
     async def recent(self, conversation_id: ConversationId, limit: int) -> tuple[Run, ...]:
         """The newest runs, newest first."""

@@ -107,6 +107,11 @@ def not_started(why: str) -> NewPart:
     return notice(f"The agent could not be started: {why.rstrip('.')}. The message was not handed to it; write again once that is mended.")
 
 
+def stuck(why: str) -> NewPart:
+    """A run of an earlier process can be neither proven dead nor settled."""
+    return notice(f"An earlier turn of the agent cannot be ended: {why.rstrip('.')}. Nothing runs here until that is mended.")
+
+
 def session_replaced() -> NewPart:
     """The agent no longer knew the session, and a new one began."""
     return notice("The agent no longer knows the earlier conversation, so it begins a new one here.")

@@ -7,6 +7,8 @@ then is the transcript read: what it shows as ended is delivered, anything else 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection
+from functools import partial
 
 import structlog
 
@@ -16,7 +18,7 @@ from bot.runtime.identity import from_json
 from bot.runtime.lease import Lease, lease_until_ms
 from bot.runtime.prose import Final, Prose
 from bot.runtime.services import Services, spec_of
-from storage.events import Code, Evidence, LeaseEnded, Proof, Refusal, TakeOver
+from storage.events import Code, Evidence, LeaseEnded, Notify, Proof, Refusal, TakeOver
 from storage.models import Conversation, Part, PartKind, PromptKind, Run, RunId, Session
 from storage.states import RunState
 
@@ -27,17 +29,28 @@ _PROOF_PAUSES_S = (0.2, 1.0, 2.0, 5.0, 10.0)
 
 
 class Recovery:
-    """Looks at the start, and once in a while: with PostgreSQL another process may go at any time."""
+    """Looks at the start, and once in a while: with PostgreSQL another process may go at any time.
 
-    def __init__(self, services: Services) -> None:
+    `working_on`: the runs that a turn of this process brings to their end. Every other active run is looked after here, one of
+    this very process too: a lease that was lost, or a takeover whose COMMIT was in doubt, leaves one that nobody works on.
+    """
+
+    def __init__(self, services: Services, working_on: Callable[[], Collection[RunId]]) -> None:
         self._services = services
-        #: Said once for each run.
-        self._elsewhere: set[RunId] = set()
+        self._working_on = working_on
+        #: Taken over, and being brought to their end.
+        self._recovering: set[RunId] = set()
+        #: Cannot be brought to their end by this process; said once for each.
+        self._stuck: set[RunId] = set()
 
     async def step(self) -> None:
-        """One look at the active runs of others, then a pause."""
+        """One look at the active runs that nobody works on, then a pause."""
         services = self._services
-        for run in await services.store.runs.held_by_others(services.instance):
+        active = await services.store.runs.active_all()
+        self._stuck.intersection_update({run.id for run in active})
+        for run in active:
+            if run.id in self._recovering or run.id in self._stuck or run.id in self._working_on():
+                continue
             if run.state is RunState.CLAIMED:
                 await self._give_back(run)
             else:
@@ -48,8 +61,9 @@ class Recovery:
         """The agent was not called: its prompts wait again."""
         services = self._services
         why = "Nightporter ended several times while it started the agent"
-        event = LeaseEnded(services.instance, run.id, holder_gone=services.store.exclusive, notice=notices.not_started(why))
-        outcome = await services.ledger.do(event)
+        # One of our own may have been claimed a moment ago, with its turn about to begin: only its lease tells.
+        gone = services.store.exclusive and run.holder != services.instance
+        outcome = await services.ledger.do(LeaseEnded(services.instance, run.id, holder_gone=gone, notice=notices.not_started(why)))
         if not isinstance(outcome, Refusal):
             log.info("run.given_back", run=run.id, holder=run.holder)
 
@@ -57,19 +71,28 @@ class Recovery:
         services = self._services
         since_s = services.clock.monotonic_s()
         until_ms = lease_until_ms(services.clock, services.config)
-        event = TakeOver(services.instance, run.id, services.config.host, until_ms, holder_gone=services.store.exclusive)
-        outcome = await services.ledger.do(event)
+        gone = services.store.exclusive or run.holder == services.instance
+        outcome = await services.ledger.do(TakeOver(services.instance, run.id, services.config.host, until_ms, holder_gone=gone))
         if isinstance(outcome, Refusal):
-            if outcome.code is Code.OTHER_HOST and run.id not in self._elsewhere:
-                self._elsewhere.add(run.id)
-                log.warning("run.on_another_host", run=run.id, host=run.host, holder=run.holder)
+            if outcome.code is Code.OTHER_HOST and run.lease_until_ms <= services.clock.now_ms():
+                await self._cannot(run, "it ran on another host, which does not answer")
             return
         log.info("run.taken_over", run=run.id, holder=run.holder, fence=run.fence + 1)
         lease = Lease(services.ledger, services.clock, services.config, services.supervisor, since_s)
-        services.supervisor.spawn(f"recovery.{run.id}", self._recover(run.id, lease))
+        self._recovering.add(run.id)
+        services.supervisor.spawn(f"recovery.{run.id}", self._recover(run, lease))
 
-    async def _recover(self, run_id: RunId, lease: Lease) -> None:
+    async def _recover(self, before: Run, lease: Lease) -> None:
         """From the takeover to the settlement. A crash in between: the next process takes over again."""
+        services = self._services
+        why = "Nightporter made a mistake; the reason is in its log"
+        try:
+            work = self._bring_to_end(before.id, lease)
+            await services.supervisor.contained(f"recovery.{before.id}", work, partial(self._cannot, before, why))
+        finally:
+            self._recovering.discard(before.id)
+
+    async def _bring_to_end(self, run_id: RunId, lease: Lease) -> None:
         services = self._services
         run = await services.ledger.keep_reading(lambda: services.store.runs.by_id(run_id))
         if run is None:
@@ -78,10 +101,21 @@ class Recovery:
         try:
             conversation = await services.ledger.keep_reading(lambda: services.store.conversations.by_id(run.conversation_id))
             session = await services.ledger.keep_reading(lambda: services.store.sessions.by_id(run.session_id))
-            if conversation is not None and session is not None and await self._proven_dead(run, session, lease):
-                await self._settle(run, conversation, session)
+            if conversation is None or session is None or not await self._proven_dead(run, session, lease):
+                return
+            harvest = self._harvest(run, conversation, session)
+            # A transcript that cannot be read shows nothing: people are asked, as for any other.
+            nothing = partial(self._settle, run, conversation, Unknown())
+            await services.supervisor.contained(f"recovery.{run.id}.transcript", harvest, nothing)
         finally:
             keeping.cancel()
+
+    async def _cannot(self, run: Run, why: str) -> None:
+        """Nothing can be done about it here, and until something is, its conversation stands still: somebody must know."""
+        self._stuck.add(run.id)
+        log.error("run.cannot_be_recovered", run=run.id, host=run.host, holder=run.holder, why=why)
+        event = Notify(self._services.instance, run.conversation_id, (notices.stuck(why),))
+        await self._services.ledger.keep_trying(event)
 
     async def _proven_dead(self, run: Run, session: Session, lease: Lease) -> bool:
         """Wait for the proof; False if it cannot come here."""
@@ -90,10 +124,10 @@ class Recovery:
         try:
             provider = services.pool.provider(session.agent)
         except KeyError:
-            log.error("run.cannot_be_recovered", run=run.id, why=f"the configuration has no agent {session.agent!r}")  # noqa: TRY400
+            await self._cannot(run, f"the configuration has no agent {session.agent!r}")
             return False
         if process is None:
-            log.error("run.cannot_be_recovered", run=run.id, why="the identity of its process cannot be read")
+            await self._cannot(run, "the identity of the agent's process cannot be read")
             return False
         tries = 0
         while not lease.lost.is_set():
@@ -101,7 +135,7 @@ class Recovery:
                 case Death.DEAD:
                     return True
                 case Death.OTHER_HOST:
-                    log.error("run.on_another_host", run=run.id, host=process.host)
+                    await self._cannot(run, "the agent's process belongs to another host")
                     return False
                 case Death.ALIVE:
                     log.warning("run.agent_still_alive", run=run.id, pid=process.agent_pid)
@@ -109,9 +143,11 @@ class Recovery:
             tries += 1
         return False
 
-    async def _settle(self, run: Run, conversation: Conversation, session: Session) -> None:
+    async def _harvest(self, run: Run, conversation: Conversation, session: Session) -> None:
+        await self._settle(run, conversation, await self._outcome(run, conversation, session))
+
+    async def _settle(self, run: Run, conversation: Conversation, outcome: Ended | Unknown) -> None:
         services = self._services
-        outcome = await self._outcome(run, conversation, session)
         fresh = await services.ledger.keep_reading(lambda: services.store.runs.by_id(run.id)) or run
         live = await services.ledger.keep_reading(lambda: services.store.continuations.live(conversation.id))
         prompts = await services.ledger.keep_reading(lambda: services.store.prompts.of_run(run.id))

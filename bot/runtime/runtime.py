@@ -47,7 +47,7 @@ class Runtime:
         self._dispatcher = Dispatcher(self._services)
         self._senders = Senders(self._reach)
         self._alarm = Alarm(self._services)
-        self._recovery = Recovery(self._services)
+        self._recovery = Recovery(self._services, lambda: self._dispatcher.running)
         ledger.session_ended = self._drop_warm
 
     @property

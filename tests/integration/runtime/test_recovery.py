@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
+from bot.agents.base import AgentProcess, AgentProvider, Death, Ended, SessionSpec, Unknown
+from storage.errors import NotStored, OutcomeUnknown
 from storage.states import ContinuationState, PartState, RunState
 from tests.support.house import ANN, House
 
@@ -115,3 +118,103 @@ async def test_a_stopped_run_that_was_cut_off_is_cancelled_without_a_word(tmp_pa
     async with House(tmp_path, chat=house.chat, instance="porter-2") as again:
         await again.run(0, RunState.CANCELLED)
         assert again.posted() == []
+
+
+async def cut_off(folder: Path) -> House:
+    """A process that ended in the middle of a turn."""
+    house = House(folder)
+    await house.open()
+    await house.runtime.start()
+    await house.say("say so far\nhang")
+    await house.until(house.told)
+    await house.run(0, RunState.DISPATCHED)
+    await house.abandon()
+    return house
+
+
+async def test_a_takeover_whose_commit_was_in_doubt_is_brought_to_its_end_all_the_same(tmp_path: Path) -> None:
+    await cut_off(tmp_path)
+    doubts = ["takeover.after"]
+
+    async def lose_the_answer(passed: str) -> None:
+        if passed in doubts:
+            doubts.remove(passed)
+            raise OutcomeUnknown(passed)
+
+    again = House(tmp_path, instance="porter-2")
+    again.fault = lose_the_answer
+    async with again:
+        run = await again.run(0, RunState.INTERRUPTED)
+        assert run.fence == 3
+
+
+class Undying:
+    """An agent whose death cannot be proven for a while, and whose transcript may be beyond reading."""
+
+    def __init__(self, inner: AgentProvider) -> None:
+        self._inner = inner
+        self.dead = False
+        self.readable = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def prove_dead(self, process: AgentProcess) -> Death:
+        return await self._inner.prove_dead(process) if self.dead else Death.ALIVE
+
+    async def outcome(self, spec: SessionSpec, prompt_uuid: str) -> Ended | Unknown:
+        if not self.readable:
+            raise KeyError("a fault of the program")
+        return await self._inner.outcome(spec, prompt_uuid)
+
+
+async def test_a_recovery_that_lost_its_lease_is_taken_up_again_by_the_same_process(tmp_path: Path) -> None:
+    await cut_off(tmp_path)
+    again = House(tmp_path, instance="porter-2", provider=Undying, config={"lease_s": 0.4, "heartbeat_s": 0.1, "margin_s": 0.2})
+    refusals: list[str] = []
+
+    async def refuse(passed: str) -> None:
+        if passed == "renew.before":
+            refusals.append(passed)
+            raise NotStored(passed)
+        if passed == "takeover.after" and refusals:
+            assert isinstance(again.provider, Undying)
+            again.provider.dead = True
+
+    again.fault = refuse
+    async with again:
+        run = await again.run(0, RunState.INTERRUPTED)
+        assert run.fence > 2
+
+
+async def test_a_transcript_that_cannot_be_read_interrupts_its_run_and_harms_nobody_else(tmp_path: Path) -> None:
+    await cut_off(tmp_path)
+    again = House(tmp_path, instance="porter-2", provider=Undying)
+    await again.open()
+    assert isinstance(again.provider, Undying)
+    again.provider.dead, again.provider.readable = True, False
+    await again.runtime.start()
+    await again.run(0, RunState.INTERRUPTED)
+    await again.say("say going on")
+    await again.until(again.words)
+    assert again.words() == ["going on"]
+    await again.stop()
+
+
+async def test_a_run_that_cannot_be_brought_to_its_end_is_told_to_people_once(tmp_path: Path) -> None:
+    await cut_off(tmp_path)
+    again = House(tmp_path, instance="porter-2")
+    await again.open()
+    again.pool._providers.clear()  # noqa: SLF001 - a configuration without that agent
+    await again.runtime.start()
+    await again.until(again.posted)
+    fence = (await again.run(0, RunState.DISPATCHED)).fence
+    for _ in range(3):
+        seen = len(again.points)
+        await again.say("say waiting")
+        await again.until(lambda seen=seen: len(again.points) > seen)
+    assert again.posted() == [
+        "An earlier turn of the agent cannot be ended: the configuration has no agent 'scripted'. Nothing runs here until that is mended."
+    ]
+    assert (await again.run(0, RunState.DISPATCHED)).fence == fence
+    await again.stop()

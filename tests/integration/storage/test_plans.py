@@ -80,7 +80,6 @@ async def live(driver: Driver) -> set[str]:
         store.runs.by_id(run.id),
         store.runs.active(a.id),
         store.runs.active_all(),
-        store.runs.held_by_others("x"),
         store.runs.recent(a.id, 5),
         store.runs.receipts_due(a.id),
         store.continuations.by_id(woken.id),
