@@ -54,6 +54,9 @@ CommandPattern = Annotated[str, _like(r".*\S.*", '"git *"')]
 HttpAddress = Annotated[str, _like(r"https?://[^/\s]+\S*", '"https://host/path"')]
 WebSocketAddress = Annotated[str, _like(r"wss?://[^/\s]+\S*", '"wss://host/path"')]
 
+#: How variables are named whose values are secret: GH_TOKEN, NPM_CONFIG__AUTH, AWS_SECRET_ACCESS_KEY.
+_SECRET_NAME = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|KEY)(?:_|$)", re.IGNORECASE)
+
 SQLITE = "sqlite+aiosqlite:///"
 POSTGRES = "postgresql+asyncpg://"
 
@@ -265,10 +268,16 @@ class Settings(BaseSettings):
                 return project
         raise KeyError(name)
 
+    def channel(self, channel_id: int, parent_id: int | None) -> ChannelSettings | None:
+        """What is said about a channel, or about the one that a thread belongs to; None: it is not bound."""
+        found = {channel.id: channel for channel in self.channels}
+        return found.get(channel_id) or (found.get(parent_id) if parent_id is not None else None)
+
     def secrets(self) -> tuple[str, ...]:
-        """Every secret value, for masking."""
+        """Every secret value, for masking; also what the agent is handed in `env` under a name that says so."""
         claude = self.agents.claude
         held = [secret.get_secret_value() for secret in (self.discord.token, claude.api_key, claude.auth_token) if secret is not None]
+        held += [value for name, value in claude.env.items() if _SECRET_NAME.search(name)]
         password = urlsplit(self.database.url.get_secret_value()).password
         # The driver is given the password as it is written in the URL, the server as it is meant: both may show up in an error.
         return (*held, password, unquote(password)) if password else tuple(held)

@@ -59,7 +59,9 @@ async def here_or_say(interaction: discord.Interaction[Any], answer: Answer) -> 
     """The same; where there is none, that is said."""
     conversation = await here(interaction)
     if conversation is None:
-        await answer.say(sentences.NOT_BOUND_YET)
+        parent_id = getattr(interaction.channel, "parent_id", None)
+        bound = bot_of(interaction).settings.channel(interaction.channel_id or 0, parent_id) is not None
+        await answer.say(sentences.NOT_BOUND_YET if bound else sentences.NOT_BOUND)
     return conversation
 
 

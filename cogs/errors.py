@@ -12,6 +12,7 @@ from discord.ext import commands
 from bot.gateway import sentences
 from bot.gateway.answers import refuse
 from bot.gateway.courtesy import say_aside
+from cogs.common import who
 from storage.errors import Impossible, StorageError
 
 if TYPE_CHECKING:
@@ -46,7 +47,10 @@ class Errors(commands.Cog):
             log.warning("command.not_done", error=str(cause))
         if interaction.type is discord.InteractionType.autocomplete:
             return
-        if not await refuse(interaction, sentence) and interaction.channel_id is not None:
+        if await refuse(interaction, sentence):
+            return
+        # A stranger gets nothing that others see.
+        if interaction.channel_id is not None and who(interaction) is not None:
             await say_aside(interaction.client, interaction.channel_id, f"{interaction.user.display_name}: {sentence}")
 
 

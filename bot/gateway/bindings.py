@@ -33,15 +33,14 @@ class Bindings:
 
     def binding(self, channel_id: int, parent_id: int | None) -> ChannelSettings | None:
         """What the config says about a channel, or about the one that a thread belongs to."""
-        own = self._channels.get(channel_id)
-        return own if own is not None or parent_id is None else self._channels.get(parent_id)
+        return self._settings.channel(channel_id, parent_id)
 
     def in_guild(self, guild: discord.Guild) -> Iterator[int]:
         """The configured channels that are in this guild."""
         return (channel_id for channel_id in self._channels if guild.get_channel_or_thread(channel_id) is not None)
 
     def missing(self, client: discord.Client) -> tuple[int, ...]:
-        """Configured channels that the bot does not see."""
+        """Configured channels that the bot does not see: not there, not shown to it, or a direct message that nobody has begun."""
         return tuple(channel_id for channel_id in self._channels if client.get_channel(channel_id) is None)
 
     def parent_of(self, channel_id: int) -> int | None:

@@ -20,6 +20,8 @@ from storage.models import Conversation, ConversationId, RunId
 
 log = structlog.get_logger(__name__)
 
+#: These set the agent to work, so they need a channel that is still bound.
+_WORKING: Final = frozenset({"resume", "continue", "offer-run"})
 _PATTERN: Final = r"np:(?P<verb>resume|discard|continue|offer-run|offer-discard):(?P<id>[0-9]{1,18})"
 
 #: What was done, for whoever pressed.
@@ -67,8 +69,13 @@ async def pressed(interaction: discord.Interaction[Any], verb: str, subject: int
         if conversation is None or conversation.channel_id != interaction.channel_id:
             await answer.say(sentences.GONE)
             return
+        if verb in _WORKING and settings.channel(conversation.channel_id, getattr(interaction.channel, "parent_id", None)) is None:
+            await answer.say(sentences.NOT_BOUND)
+            return
         outcome = await _act(backend, verb, subject, person(caller, held))
     except Impossible:
+        # discord.py puts it into the log, and would leave whoever pressed without a word.
+        await answer.say(sentences.FAULT)
         raise
     except StorageError as error:
         log.warning("button.not_stored", verb=verb, error=str(error))

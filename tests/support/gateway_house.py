@@ -55,6 +55,8 @@ class Hotel:
     rules: Rules = field(default_factory=Rules)
     token: str | None = None
     more_channels: list[int] = field(default_factory=list)
+    #: In place of the hotel's own channel.
+    bound: list[int] | None = None
     clock: HurriedClock = field(default_factory=HurriedClock)
     backend: StoreBackend = field(init=False)
     gateway: Gateway = field(init=False)
@@ -79,7 +81,10 @@ class Hotel:
                 "gateway_url": self.discord.gateway_url,
             },
             access={"users": [self.alice.id]},
-            channels=[{"id": one, "project": "backend", "listen": self.listen} for one in (self.channel.id, *self.more_channels)],
+            channels=[
+                {"id": one, "project": "backend", "listen": self.listen}
+                for one in (*(self.bound or [self.channel.id]), *self.more_channels)
+            ],
         )
 
     async def start(self) -> asyncio.Task[None]:

@@ -218,6 +218,12 @@ def test_no_secret_shows_when_settings_are_printed(folder: Path) -> None:
     assert set(settings.secrets()) == {TOKEN, "sk-key-0123", "pw0123"}
 
 
+def test_what_the_agent_is_handed_under_a_secrets_name_is_masked_too(folder: Path) -> None:
+    given = '{"GH_TOKEN": "ghp-012345", "AWS_SECRET_ACCESS_KEY": "aws-012345", "GOFLAGS": "-mod=mod", "KEYBOARD": "qwertz"}'
+    settings = load(folder, env={"NIGHTPORTER_AGENTS__CLAUDE__ENV": given})
+    assert set(settings.secrets()) == {TOKEN, "ghp-012345", "aws-012345"}
+
+
 def test_settings_do_not_change_after_they_were_read(folder: Path) -> None:
     settings = load(folder)
     with pytest.raises(ValidationError, match="frozen"):

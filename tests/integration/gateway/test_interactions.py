@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import discord
 import pytest
 
 from bot.loopback.discord import Interaction, Member, Message
 from bot.loopback.discord.errors import Code
 from storage import events as e
-from storage.errors import NotStored
+from storage.errors import Impossible, NotStored
 from storage.models import Continuation, Part, PartId, PartKind, Run
 from storage.states import ContinuationState, PartState, PromptState, RunState, SessionState
 from tests.support.gateway_house import Hotel
@@ -199,7 +200,56 @@ async def test_a_channel_without_a_conversation_is_said_to_have_none(hotel: Hote
     await hotel.up()
     lobby = await hotel.people.create_channel(hotel.guild, "lobby")
     answer = await (await hotel.people.slash(lobby, hotel.alice, "status")).answer()
+    assert "not connected to a project" in answer.content
+    thread = await hotel.people.create_thread(hotel.channel, hotel.alice, "new")
+    answer = await (await hotel.people.slash(thread, hotel.alice, "status")).answer()
     assert "Nobody has spoken" in answer.content
+
+
+@pytest.mark.parametrize("verb", ["resume", "continue", "offer-run"])
+async def test_a_button_in_a_channel_that_is_bound_no_more_does_not_set_the_agent_to_work(hotel: Hotel, verb: str) -> None:
+    await hotel.up()
+    run = await ended(hotel)
+    subject = run.id if verb == "resume" else run.conversation_id
+    message = await notice(hotel, verb, subject)
+    await hotel.down()
+    lobby = await hotel.people.create_channel(hotel.guild, "lobby")
+    hotel.bound = [lobby.id]
+    since = len(hotel.discord.log)
+    await hotel.start()
+    await hotel.discord.log.wait_kind("gateway.identify", since=since)
+    pressed = await hotel.people.click(message, hotel.alice, f"np:{verb}:{subject}")
+    assert "not connected to a project" in (await pressed.followup()).content
+    assert [name for name, _ in hotel.backend.calls if name in {"resume", "attend", "choose"}] == []
+
+
+async def test_a_press_that_meets_a_fault_is_answered(hotel: Hotel) -> None:
+    await hotel.up()
+    run = await ended(hotel)
+    message = await notice(hotel, "resume", run.id)
+    # The notice itself is heard too; the fault is for the press.
+    await hotel.backend.until(lambda: any(seen_id == message.id for seen_id, *_ in hotel.backend.named("seen")))
+    hotel.backend.failures.append(Impossible("a row that cannot be"))
+    pressed = await hotel.people.click(message, hotel.alice, f"np:resume:{run.id}")
+    assert "made a mistake" in (await pressed.followup()).content
+
+
+async def test_a_strangers_command_that_cannot_be_answered_in_private_is_met_with_silence(hotel: Hotel) -> None:
+    await hotel.up()
+    since = len(hotel.discord.log)
+    bot = hotel.gateway.bot
+    assert bot is not None
+    # As after an upgrade: Discord still offers a command that is gone.
+    bot.tree.remove_command("help", guild=discord.Object(hotel.guild.id))
+    bot.tree.remove_command("help")
+    hotel.discord.faults.refuse(*CALLBACK, Code.UNKNOWN_INTERACTION)
+    await slash(hotel, "help", hotel.stranger)
+    hotel.discord.faults.refuse(*CALLBACK, Code.UNKNOWN_INTERACTION)
+    await slash(hotel, "help", hotel.alice)
+    told = await hotel.people.wait_message(hotel.channel)
+    assert told.content.startswith("alice: ")
+    posted = hotel.discord.log.of("message.create", since=since)
+    assert len(posted) == 1
 
 
 @pytest.mark.parametrize("code", [Code.UNKNOWN_INTERACTION, Code.ALREADY_ACKNOWLEDGED])
