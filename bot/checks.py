@@ -138,7 +138,7 @@ def _discord(settings: Settings) -> Iterator[Finding]:
 def _access(settings: Settings) -> Iterator[Finding]:
     access = settings.access
     if not access.users and not access.roles:
-        yield Finding(Verdict.NOTE, "access: neither users nor roles, so nobody reaches the agent")
+        yield Finding(Verdict.NOTE, "access: neither users nor roles, so only admins reach the agent (Manage Server, access.admin_roles)")
 
 
 def _projects(settings: Settings) -> Iterator[Finding]:

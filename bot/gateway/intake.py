@@ -85,6 +85,9 @@ class Intake:
 
     async def all_here(self) -> None:
         """Every guild that there is has come: look into what is bound and was not among them (archived threads, DMs)."""
+        client = self._client()
+        for channel_id in () if client is None else self._bindings.missing(client):
+            log.warning("discord.channel_not_seen", channel=channel_id, mend="check its id, and that the bot may view it")
         try:
             conversations = await self._backend.bound()
         except StorageError as error:
