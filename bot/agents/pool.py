@@ -83,6 +83,10 @@ class AgentPool:
         #: Warm, least recently used first.
         self._idle: dict[int, _Idle] = {}
         self._closing: dict[int, asyncio.Task[None]] = {}
+        #: Ended while handed out: not kept warm when they come back.
+        self._ended: set[int] = set()
+        #: Somebody waits for these to come back.
+        self._awaited: dict[int, asyncio.Event] = {}
         self._closed = False
 
     def provider(self, agent_name: str) -> AgentProvider:
@@ -119,6 +123,11 @@ class AgentPool:
         self._busy[spec.session_id] = session
         return session
 
+    async def free(self, session_id: int) -> None:
+        """Wait until the session is not handed out: a run that was stopped may not have given it back yet."""
+        while session_id in self._busy:
+            await self._awaited.setdefault(session_id, asyncio.Event()).wait()
+
     def release(self, session_id: int, *, keep: bool) -> None:
         """Give a session back; without `keep`, or if it cannot be used again, it is closed in the background.
 
@@ -127,7 +136,11 @@ class AgentPool:
         session = self._busy.pop(session_id, None)
         if session is None:
             return
-        if not keep or not session.alive or self._cap == 0 or self._closed:
+        if (awaited := self._awaited.pop(session_id, None)) is not None:
+            awaited.set()
+        ended = session_id in self._ended
+        self._ended.discard(session_id)
+        if not keep or ended or not session.alive or self._cap == 0 or self._closed:
             self._close(session_id, session)
             return
         self._idle[session_id] = _Idle(session, asyncio.create_task(self._expire(session_id)))
@@ -135,7 +148,9 @@ class AgentPool:
             self._evict(next(iter(self._idle)), "cap")
 
     async def drop(self, session_id: int) -> None:
-        """Close the warm process of a session row that has ended, and wait for it."""
+        """Close the warm process of a session row that has ended, and wait for it; one that is handed out is closed on its return."""
+        if session_id in self._busy:
+            self._ended.add(session_id)
         if session_id in self._idle:
             self._evict(session_id, "ended")
         if (closing := self._closing.get(session_id)) is not None:

@@ -30,7 +30,9 @@ class Dispatcher:
         self._services = services
         self._turns: dict[RunId, Turn] = {}
         self._turn_ended = Pulse()
-        self._draining = False
+        self._draining = self._cutting = False
+        #: A claim may be on its way to the database.
+        self._claiming = False
         self._pause_s = services.config.sweep_s
 
     @property
@@ -45,11 +47,20 @@ class Dispatcher:
         ledger.work.clear()
         if self._draining:
             return
-        if ledger.in_doubt:
+        self._claiming = True
+        try:
+            await self._fill_slots()
+        finally:
+            self._claiming = False
+            self._turn_ended.beat()
+
+    async def _fill_slots(self) -> None:
+        if self._services.ledger.in_doubt:
             await self._give_back_unknown()
         self._pause_s = self._services.config.sweep_s
-        while len(self._turns) < self._services.config.max_concurrent_runs and await self._claim_next():
-            pass
+        while len(self._turns) < self._services.config.max_concurrent_runs and not self._draining:
+            if not await self._claim_next():
+                return
 
     async def drain(self, patience_s: float) -> None:
         """Claim nothing any more, let running turns end, then interrupt them; what hangs even then is left to recovery."""
@@ -57,6 +68,7 @@ class Dispatcher:
         for turn in tuple(self._turns.values()):
             turn.give_back()
         await self._until_idle(patience_s)
+        self._cutting = True
         for turn in tuple(self._turns.values()):
             turn.cut()
         await self._until_idle(_AFTER_CUT_S)
@@ -65,7 +77,8 @@ class Dispatcher:
 
     async def _until_idle(self, bound_s: float) -> None:
         until_s = self._services.clock.monotonic_s() + bound_s
-        while self._turns:
+        # A claim that was under way when the shutdown began becomes a turn, which gives itself back.
+        while self._turns or self._claiming:
             beat = self._turn_ended.next()
             left_s = until_s - self._services.clock.monotonic_s()
             if left_s <= 0:
@@ -83,6 +96,8 @@ class Dispatcher:
             outcome = await services.ledger.claim(event, candidate)
             if isinstance(outcome, Refusal):
                 await self._refused(outcome, candidate)
+                if self._draining:
+                    return False
                 continue
             for run in outcome.inserted(Entity.RUN):
                 if isinstance(run, Run):
@@ -95,6 +110,10 @@ class Dispatcher:
         services = self._services
         turn = Turn(services, run, Lease(services.ledger, services.clock, services.config, services.supervisor, since_s))
         self._turns[run.id] = turn
+        if self._draining:
+            turn.give_back()
+        if self._cutting:
+            turn.cut()
         services.supervisor.spawn(f"turn.{run.id}", self._play(run.id, turn))
 
     async def _play(self, run_id: RunId, turn: Turn) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from bot.agents.base import AgentSession, AgentUnavailable, Lost
+from bot.agents.base import AgentSession, AgentUnavailable, Lost, SessionSpec
 from bot.agents.tools import STANDING_INSTRUCTIONS
 from bot.runtime import notices
 from bot.runtime.lease import Lease
@@ -80,7 +80,7 @@ class Opening:
             services.pool.provider(session.agent)
         except KeyError:
             raise AgentUnavailable(f"The configuration has no agent {session.agent!r}.") from None
-        opening = asyncio.ensure_future(services.pool.open(session.agent, spec))
+        opening = asyncio.ensure_future(self._when_free(session.agent, spec))
         told = asyncio.ensure_future(any_set(self._stop, self.give_back, self._lease.lost))
         try:
             await asyncio.wait({opening, told}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,13 +88,17 @@ class Opening:
                 return opening.result()
             opening.cancel()
             with contextlib.suppress(asyncio.CancelledError, AgentUnavailable):
-                await opening
-            # It may have been open by then; releasing what is not handed out does nothing.
-            services.pool.release(session.id, keep=False)
+                # It may have been open by then.
+                if not isinstance(await opening, Lost):
+                    services.pool.release(session.id, keep=False)
             return None
         finally:
             told.cancel()
             opening.cancel()
+
+    async def _when_free(self, agent_name: str, spec: SessionSpec) -> AgentSession | Lost:
+        await self._services.pool.free(spec.session_id)
+        return await self._services.pool.open(agent_name, spec)
 
     async def _told(self) -> None:
         """What came before the agent was open: a stop has ended the run already, the others give it back."""
@@ -110,7 +114,8 @@ class Opening:
             self._services.instance, run.id, run.fence, str(uuid.uuid4()), STANDING_INSTRUCTIONS, notices.session_replaced()
         )
         outcome = await self._services.ledger.keep_trying(event)
-        if isinstance(outcome, Refusal) and outcome.code is Code.ALREADY_REPLACED:
+        # A COMMIT in doubt was repeated and refused: then the replacement is the one that was asked for here.
+        if isinstance(outcome, Refusal) and outcome.code is Code.ALREADY_REPLACED and run.session_replaced:
             await self.release("the agent does not know a session that was just begun")
             return False
         fresh = await self._services.ledger.keep_reading(lambda: self._services.store.runs.by_id(run.id))

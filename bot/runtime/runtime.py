@@ -24,6 +24,7 @@ from bot.runtime.services import Services
 from bot.runtime.supervisor import Supervisor
 from bot.runtime.views import Status
 from storage.conversations import NewConversation
+from storage.errors import StorageError
 from storage.events import Attend, Cancel, Choose, Code, Rebind, Receipt, Refusal, Remove, Resume, Stop, WakeNow
 from storage.models import Continuation, ContinuationId, Conversation, ConversationId, Prompt, PromptId, RunId, SessionId
 from storage.store import Done, Store
@@ -86,7 +87,12 @@ class Runtime:
         services = self._services
         until_s = services.clock.monotonic_s() + min(_FLUSH_S, services.config.drain_s)
         while services.chat.ready and services.clock.monotonic_s() < until_s:
-            waiting = await services.ledger.keep_reading(lambda: services.store.outbox.sendable(services.clock.now_ms(), 1))
+            try:
+                waiting = await services.store.outbox.sendable(services.clock.now_ms(), 1)
+            except StorageError as error:
+                # A shutdown does not wait for a database that does not answer.
+                log.warning("runtime.not_flushed", error=str(error))
+                return
             if self._senders.idle and not waiting:
                 return
             await services.clock.sleep(0.05)

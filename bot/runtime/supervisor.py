@@ -46,7 +46,9 @@ class Supervisor:
         """One unit of work (a turn) whose faults are its own: logged, then cleaned up by `after_crash`, which must not fail."""
         try:
             await work
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if _told_to_end(error):
+                raise
             log.exception("task.crashed", task=name, error=repr(error))
             await after_crash()
 
@@ -94,8 +96,19 @@ class Supervisor:
     async def _guarded(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if _told_to_end(error):
+                raise
             log.critical("loop.died", task=name, error=repr(error), exc_info=error)
             death = self._death()
             if not death.done():
                 death.set_result(name)
+
+
+def _told_to_end(error: BaseException) -> bool:
+    """Whether this task was cancelled. One that nobody cancelled can still meet a CancelledError: of something that it waited for.
+
+    asyncio takes such a task for cancelled and says nothing, so it would end in silence.
+    """
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

@@ -38,7 +38,7 @@ from bot.runtime.turn_tools import TurnTools
 from storage.errors import StorageError
 from storage.events import Code, Dispatch, Evidence, NativeIdChanged, Proof, Refusal, Say
 from storage.models import Conversation, PromptKind, Run
-from storage.states import RunState, SessionState
+from storage.states import RunState
 
 log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ class Turn:
         finally:
             keeping.cancel()
             services.ledger.forget(run.id)
-            await self._leave()
+            self._leave()
 
     async def crashed(self) -> None:
         """A fault of the program ended `play`: end the agent, then give back or settle what is still ours."""
@@ -108,6 +108,7 @@ class Turn:
         if fresh.state is RunState.CLAIMED:
             await self._opening.release("a fault of Nightporter")
         elif fresh.state is RunState.DISPATCHED and self._opened is not None:
+            self._record.said = self._prose.said
             ending = settle.Ending(RunState.INTERRUPTED, "a fault of Nightporter", (notices.crashed(run.id),))
             facts = settle.Facts(run.fence, await self._prove(self._opened), Evidence.STREAM, Final((), ""), record=self._record)
             await ledger.keep_trying(settle.build(self._services, fresh, ending, facts, ()))
@@ -266,16 +267,14 @@ class Turn:
         self._settled = True
         log.info("run.settled", run=run.id, became=settle.became(outcome), why=ending.why)
 
-    async def _leave(self) -> None:
-        """Give the agent back: kept warm only after a settled turn in a session that goes on."""
-        if self._opened is None:
-            return
-        keep = False
-        if self._settled and self._opened.agent.alive and not self._lease.lost.is_set():
-            with contextlib.suppress(StorageError):
-                row = await self._services.store.sessions.by_id(self._run.session_id)
-                keep = row is not None and row.state is SessionState.OPEN
-        self._services.pool.release(self._opened.session.id, keep=keep)
+    def _leave(self) -> None:
+        """Give the agent back: kept warm only after a settled turn. Without a pause after the settlement: the next run may begin.
+
+        The pool does not keep one whose session has ended.
+        """
+        if self._opened is not None:
+            keep = self._settled and not self._lease.lost.is_set()
+            self._services.pool.release(self._opened.session.id, keep=keep)
 
 
 def _answers(told: Brief) -> int | None:

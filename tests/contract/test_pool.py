@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -138,3 +139,23 @@ async def test_closing_the_pool_ends_every_process(rig: Rig, pool: AgentPool) ->
     assert not list((rig.root / "state" / "run").iterdir())
     with pytest.raises(RuntimeError):
         await pool.open("scripted", rig.spec(session_id=3))
+
+
+async def test_a_session_that_ended_while_it_was_handed_out_is_not_kept(rig: Rig, pool: AgentPool) -> None:
+    session = await opened(pool, rig.spec())
+    await pool.drop(1)
+    pool.release(1, keep=True)
+    assert pool.warm == ()
+    await pool.drop(1)
+    assert not session.alive
+
+
+async def test_whoever_waits_for_a_session_gets_it_when_it_comes_back(rig: Rig, pool: AgentPool) -> None:
+    spec = rig.spec()
+    first = await opened(pool, spec)
+    waiting = asyncio.ensure_future(pool.free(1))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    pool.release(1, keep=True)
+    await waiting
+    assert (await opened(pool, spec)).process == first.process

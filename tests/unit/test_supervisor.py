@@ -71,3 +71,13 @@ async def test_stop_ends_everything_also_what_never_began() -> None:
     assert ended.is_set()
     assert began.done()
     assert never.done()
+
+
+async def test_a_loop_that_meets_a_cancellation_of_something_else_does_not_end_in_silence() -> None:
+    supervisor = Supervisor(ManualClock())
+
+    async def step() -> None:
+        raise asyncio.CancelledError
+
+    supervisor.loop("quiet", step)
+    assert await asyncio.wait_for(supervisor.died(), 5) == "quiet"

@@ -6,7 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.agents.base import AgentProvider, AgentSession, Lost, SessionSpec
+from storage.errors import NotRead
 from storage.states import PromptState, RunState
 from tests.support.house import ADMIN, House
 
@@ -65,3 +68,37 @@ async def test_a_run_whose_agent_was_not_called_is_given_back_without_counting_a
     async with House(tmp_path, chat=house.chat, instance="porter-2") as again:
         await again.until(again.words)
         assert again.words() == ["once"]
+
+
+async def test_a_claim_that_was_under_way_when_the_shutdown_began_is_given_back(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        claiming, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hang(point: str) -> None:
+            if point == "C2.before":
+                claiming.set()
+                await go_on.wait()
+
+        house.fault = hang
+        accepted = await house.say("say once")
+        await claiming.wait()
+        stopping = asyncio.create_task(house.runtime.stop(20))
+        await asyncio.sleep(0)
+        go_on.set()
+        await stopping
+        prompt = await house.prompt_of(accepted)
+        assert (prompt.state, prompt.tries) == (PromptState.WAITING, 0)
+        assert house.told() == []
+        await house.abandon()
+
+
+async def test_a_shutdown_does_not_wait_for_a_database_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with House(tmp_path) as house:
+
+        async def unanswered(*_: object) -> tuple[()]:
+            raise NotRead("the connection to the database was lost")
+
+        monkeypatch.setattr(house.store.outbox, "sendable", unanswered)
+        async with asyncio.timeout(15):
+            await house.runtime.stop(20)
+        await house.abandon()

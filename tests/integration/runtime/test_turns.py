@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from bot.runtime.ports import Accepted, Duplicate
@@ -138,3 +139,20 @@ async def test_a_long_piece_waits_for_its_continuation(tmp_path: Path) -> None:
         await house.say("the end of it")
         await house.run(0, RunState.SUCCEEDED)
         assert house.told() == [f"Ann: {piece}\nAnn: the end of it"]
+
+
+async def test_a_run_waits_for_the_session_that_a_stopped_one_has_not_given_back(tmp_path: Path) -> None:
+    async with House(tmp_path, config={"receipt_wait_s": 0.3}) as house:
+        house.chat.hold = asyncio.Event()
+        await house.say("say first")
+        await house.run(0, RunState.SUCCEEDED)
+        await house.say("say stopped")
+        await house.run(1, RunState.CLAIMED)
+        while not house.pool._busy:  # noqa: ASYNC110, SLF001 - it prepares its prompt, the agent in its hands
+            await asyncio.sleep(0)
+        await house.stop_room()
+        accepted = await house.say("say third")
+        run = await house.run(2, RunState.SUCCEEDED, RunState.RELEASED)
+        assert run.state is RunState.SUCCEEDED
+        assert (await house.prompt_of(accepted)).tries == 0
+        house.chat.hold.set()
