@@ -21,9 +21,13 @@ check:
 test *arguments:
     .venv/bin/pytest {{arguments}}
 
+# What .ci/run runs beside it: many starts of whole processes, an installation from the wheel.
+ci *arguments:
+    .venv/bin/pytest -m ci {{arguments}}
+
 # What runs against a real PostgreSQL server, which the tests start themselves.
 pg:
-    .venv/bin/pytest -m postgres
+    .venv/bin/pytest -m "postgres and not full"
 
 # The story of the main job, on this machine alone.
 demo *arguments:
@@ -36,3 +40,11 @@ lock *arguments:
 # Explore the state machine with the full bounds; takes long.
 model-full:
     .venv/bin/pytest -n 0 -m full -s tests/model
+
+# The whole runtime on virtual time with faults: 200 seeds; arguments go to it, for example `just sim --seed 7 --trace`.
+sim *arguments:
+    .venv/bin/python -m tests.simulation {{arguments}}
+
+# The same with 2,000 seeds; takes long.
+sim-full *arguments:
+    .venv/bin/python -m tests.simulation --seeds 2000 {{arguments}}

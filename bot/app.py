@@ -16,8 +16,6 @@ from contextlib import AsyncExitStack
 import structlog
 
 from bot.agents.base import AgentProvider, PermissionPolicy
-from bot.agents.claude.config import ClaudeConfig
-from bot.agents.claude.provider import ClaudeProvider
 from bot.agents.host import host
 from bot.agents.launch import forget_left_over
 from bot.agents.pool import AgentPool
@@ -51,6 +49,10 @@ def run(settings: Settings, *, providers: Providers | None = None) -> int:
 
 def claude(settings: Settings, clock: Clock, environ: Mapping[str, str]) -> Sequence[AgentProvider]:
     """The agents of a real installation."""
+    # Imported here: the SDK is a third of a start's time, and a process with other agents does without it.
+    from bot.agents.claude.config import ClaudeConfig  # noqa: PLC0415
+    from bot.agents.claude.provider import ClaudeProvider  # noqa: PLC0415
+
     own, limits = settings.agents.claude, settings.limits
     config = ClaudeConfig(
         state_dir=settings.state_dir,

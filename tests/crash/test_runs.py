@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from storage.states import ContinuationState, PromptState, RunState
 from tests.support.porter import Porter
 
 
+@pytest.mark.ci
 async def test_before_the_intent_a_killed_run_is_done_anew_by_itself(tmp_path: Path) -> None:
     async with Porter(tmp_path) as porter:
         await porter.start(crash="C2.before:1")
@@ -55,6 +58,7 @@ async def test_behind_the_intent_a_run_is_never_queued_again_and_people_are_told
         porter.assert_kept()
 
 
+@pytest.mark.ci
 async def test_whichever_side_of_the_settlement_the_kill_is_on_the_answer_comes_once_and_the_wait_wakes_once(tmp_path: Path) -> None:
     async with Porter(tmp_path) as porter:
         await porter.start(crash="C5.before:1")

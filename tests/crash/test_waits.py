@@ -10,6 +10,7 @@ from storage.states import ContinuationState, PromptState, RunState
 from tests.support.porter import Porter
 
 
+@pytest.mark.ci
 async def test_an_armed_wait_wakes_once_whichever_side_of_its_claim_the_kill_is_on(tmp_path: Path) -> None:
     async with Porter(tmp_path) as porter:
         await porter.start(crash="C8.before:1")
@@ -28,6 +29,7 @@ async def test_an_armed_wait_wakes_once_whichever_side_of_its_claim_the_kill_is_
         porter.assert_kept()
 
 
+@pytest.mark.ci
 async def test_a_wait_that_was_not_stored_is_none_and_a_stored_one_whose_run_died_is_dropped(tmp_path: Path) -> None:
     async with Porter(tmp_path) as porter:
         await porter.start(crash="C9.before:1")

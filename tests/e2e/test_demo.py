@@ -198,6 +198,7 @@ def test_the_checker_finds_a_file_that_lies(events: list[Event], lie: str) -> No
     assert verdicts[step] is not None
 
 
+@pytest.mark.ci
 def test_a_demo_without_wakes_fails_and_so_does_its_file(tmp_path: Path) -> None:
     played = play(tmp_path, "--sabotage", "no-wake")
     assert played.exit_code == EXIT_FAILED, played.text
@@ -210,6 +211,7 @@ def test_a_demo_without_wakes_fails_and_so_does_its_file(tmp_path: Path) -> None
     assert (played.left_files, played.left_processes()) == ((), [])
 
 
+@pytest.mark.ci
 async def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     mark = f"test-ctrl-c-{os.getpid()}"
     process = await asyncio.create_subprocess_exec(

@@ -24,7 +24,7 @@ from tests.support.porter import Porter
 ROOT = Path(__file__).resolve().parents[2]
 
 #: The first installation on a machine may have to fetch the packages, 250 MB of them.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
 
 
 def run(words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
