@@ -54,6 +54,13 @@ CommandPattern = Annotated[str, _like(r".*\S.*", '"git *"')]
 HttpAddress = Annotated[str, _like(r"https?://[^/\s]+\S*", '"https://host/path"')]
 WebSocketAddress = Annotated[str, _like(r"wss?://[^/\s]+\S*", '"wss://host/path"')]
 
+#: What would be handed to the agent behind our back: its transcripts would be looked for elsewhere, its key not be masked.
+_CLAUDE_KEYS = {
+    "CLAUDE_CONFIG_DIR": "config_dir",
+    "ANTHROPIC_API_KEY": "api_key_file",
+    "ANTHROPIC_AUTH_TOKEN": "auth_token_file",
+    "ANTHROPIC_BASE_URL": "base_url",
+}
 #: How variables are named whose values are secret: GH_TOKEN, NPM_CONFIG__AUTH, AWS_SECRET_ACCESS_KEY.
 _SECRET_NAME = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|KEY)(?:_|$)", re.IGNORECASE)
 
@@ -182,6 +189,8 @@ class ClaudeSettings(_Section):
         for name in env:
             if name.upper().startswith(ENV_PREFIX):
                 raise ValueError(f"{name} belongs to Nightporter and is never handed to an agent: remove it")
+            if name in _CLAUDE_KEYS:
+                raise ValueError(f"{name} has a key of its own, which Nightporter has to know: use agents.claude.{_CLAUDE_KEYS[name]}")
         return env
 
 

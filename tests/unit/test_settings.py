@@ -154,6 +154,16 @@ def test_an_unknown_key_is_refused_with_the_nearest_right_name(folder: Path, old
         ("sqlite+aiosqlite:///state/nightporter.db", "sqlite+aiosqlite:///:memory:", "database.url: must be sqlite+aiosqlite:///PATH"),
         ("sqlite+aiosqlite:///state/nightporter.db", "mysql://h/d", "database.url: must be sqlite+aiosqlite:///PATH"),
         ("[agents.claude]", '[agents.claude]\nenv = { NIGHTPORTER_X = "1" }', "agents.claude.env: NIGHTPORTER_X belongs to Nightporter"),
+        (
+            "[agents.claude]",
+            '[agents.claude]\nenv = { CLAUDE_CONFIG_DIR = "/x" }',
+            "agents.claude.env: CLAUDE_CONFIG_DIR has a key of its own, which Nightporter has to know: use agents.claude.config_dir",
+        ),
+        (
+            "[agents.claude]",
+            '[agents.claude]\nenv = { ANTHROPIC_API_KEY = "k" }',
+            "agents.claude.env: ANTHROPIC_API_KEY has a key of its own",
+        ),
         ("secrets/discord-token", "secrets/nope", "discord.token_file: "),
     ],
 )

@@ -54,7 +54,7 @@ class ClaudeConfig:
     @property
     def home(self) -> Path:
         """The user's home folder, as the agent sees it."""
-        return Path(self.environ.get("HOME") or Path.home())
+        return Path(self.env.get("HOME") or self.environ.get("HOME") or Path.home())
 
     @property
     def own_folder(self) -> Path | None:
