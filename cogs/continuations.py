@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from discord.ext import commands
 
 from bot.gateway import sentences
 from bot.gateway.answers import Answer
+from bot.gateway.backend import Outcome
 from bot.runtime.ports import Person
 from cogs.common import Interaction, authorise, choices, here, joined, parse_id, safe, who
 from storage.events import Refusal
@@ -58,38 +60,14 @@ class Continuations(commands.GroupCog, group_name="continuations", group_descrip
     @app_commands.describe(wait="The wait, such as c17")
     async def cancel(self, interaction: Interaction, wait: str) -> None:
         """Members only what they began."""
-        by = await authorise(interaction)
-        if by is None:
-            return
-        answer = await Answer.begin(interaction)
-        found = await self._find(interaction, wait)
-        if found is None:
-            await answer.say(sentences.NO_CONTINUATION)
-            return
-        outcome = await self._bot.backend.cancel(found.id, by)
-        await answer.say(
-            sentences.of_continuation(outcome.code)
-            if isinstance(outcome, Refusal)
-            else f"c{found.id} is cancelled; it will not wake the agent."
-        )
+        await self._change(interaction, wait, self._bot.backend.cancel, "is cancelled; it will not wake the agent.")
 
     @app_commands.command(name="wake", description="Wake the agent now instead of later")
     @app_commands.rename(wait="id")
     @app_commands.describe(wait="The wait, such as c17")
     async def wake(self, interaction: Interaction, wait: str) -> None:
         """Members only what they began."""
-        by = await authorise(interaction)
-        if by is None:
-            return
-        answer = await Answer.begin(interaction)
-        found = await self._find(interaction, wait)
-        if found is None:
-            await answer.say(sentences.NO_CONTINUATION)
-            return
-        outcome = await self._bot.backend.wake_now(found.id, by)
-        await answer.say(
-            sentences.of_continuation(outcome.code) if isinstance(outcome, Refusal) else f"c{found.id} is due now; the agent is woken next."
-        )
+        await self._change(interaction, wait, self._bot.backend.wake_now, "is due now; the agent is woken next.")
 
     @cancel.autocomplete("wait")
     @wake.autocomplete("wait")
@@ -101,6 +79,20 @@ class Continuations(commands.GroupCog, group_name="continuations", group_descrip
         mine = [c for c, _ in await self._visible(interaction, by) if by.admin or c.began_by == by.id]
         named = [(f"c{c.id}", f"c{c.id} · {_clock(c.due_at_ms)} · {c.reason}") for c in mine]
         return choices([(value, name) for value, name in named if typed.lower() in name.lower()])
+
+    async def _change(
+        self, interaction: Interaction, typed: str, change: Callable[[ContinuationId, Person], Awaitable[Outcome]], done: str
+    ) -> None:
+        by = await authorise(interaction)
+        if by is None:
+            return
+        answer = await Answer.begin(interaction)
+        found = await self._find(interaction, typed)
+        if found is None:
+            await answer.say(sentences.NO_CONTINUATION)
+            return
+        outcome = await change(found.id, by)
+        await answer.say(sentences.of_continuation(outcome.code) if isinstance(outcome, Refusal) else f"c{found.id} {done}")
 
     async def _visible(self, interaction: Interaction, by: Person) -> list[tuple[Continuation, Conversation]]:
         if interaction.guild_id is None:
