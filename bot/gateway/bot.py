@@ -101,6 +101,45 @@ class NightporterBot(commands.Bot):
         """A new guild, or one that came late."""
         self.intake.guild_here(guild)
 
+    async def on_guild_remove(self, guild: discord.Guild) -> None:
+        """We were put out of it."""
+        self.intake.guild_gone(guild.id)
+
+    async def on_guild_unavailable(self, guild: discord.Guild) -> None:
+        """Discord itself has lost it for a while."""
+        self.intake.guild_gone(guild.id)
+
+    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
+        """Deleted, or hidden from us."""
+        self.intake.channel_gone(channel.id)
+
+    async def on_thread_remove(self, thread: discord.Thread) -> None:
+        """We were taken out of it."""
+        self.intake.channel_gone(thread.id)
+
+    async def on_guild_channel_create(self, channel: discord.abc.GuildChannel) -> None:
+        """A new channel, or one that was hidden from us: nobody tells what was written in it meanwhile."""
+        self.intake.channel_here(channel.id, channel.guild.id, None)
+
+    async def on_guild_channel_update(self, before: discord.abc.GuildChannel, after: discord.abc.GuildChannel) -> None:
+        """The same for one that we may view, but could not read back."""
+        if before.overwrites != after.overwrites:
+            self.intake.channel_here(after.id, after.guild.id, None)
+
+    async def on_thread_join(self, thread: discord.Thread) -> None:
+        """A thread that we were added to (again)."""
+        self.intake.channel_here(thread.id, thread.guild.id, thread.parent_id)
+
+    async def on_guild_role_update(self, before: discord.Role, after: discord.Role) -> None:
+        """Our rights may come from a role."""
+        if before.permissions != after.permissions and after in after.guild.me.roles:
+            self.intake.guild_here(after.guild)
+
+    async def on_member_update(self, before: discord.Member, after: discord.Member) -> None:
+        """The same; of others nothing is asked."""
+        if after == after.guild.me and before.roles != after.roles:
+            self.intake.guild_here(after.guild)
+
     async def on_ready(self) -> None:
         """Every guild that is there has come."""
         await self.intake.all_here()

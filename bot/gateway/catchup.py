@@ -13,6 +13,7 @@ from bot.gateway.access import Caller, caller_of
 from bot.gateway.backend import Backend
 from bot.gateway.bindings import Bindings
 from bot.gateway.lines import Line
+from bot.gateway.readable import may_read_back
 from bot.gateway.reading import Heard, read
 from bot.gateway.sender import NETWORK_ERRORS
 from storage.models import Conversation
@@ -122,7 +123,7 @@ class CatchUp:
         return after
 
     async def _page(self, line: Line, after: int) -> list[tuple[discord.Message, Heard]] | None:
-        """The next messages, oldest first; None if Discord cannot be asked now. What may not be read holds nothing."""
+        """The next messages, oldest first; None if Discord cannot be asked, or does not show them, now. A channel that is gone has none."""
         client = self._client()
         if client is None or client.user is None or client.is_closed():
             return None
@@ -135,10 +136,16 @@ class CatchUp:
         me = client.user.id
         try:
             async with asyncio.timeout(_PAGE_DEADLINE_S):
+                if not await may_read_back(client, line.channel_id):
+                    _denied(line, "the bot may not read its history")
+                    return None
                 history = channel.history(limit=_PAGE, after=discord.Object(after), oldest_first=True)
                 return [(message, read(message, me)) async for message in history]
-        except (discord.Forbidden, discord.NotFound) as error:
-            log.warning("catch_up.denied", channel=line.channel_id, error=str(error), mend="give the bot Read Message History there")
+        except discord.Forbidden as error:
+            _denied(line, str(error))
+            return None
+        except discord.NotFound as error:
+            log.info("catch_up.gone", channel=line.channel_id, error=str(error))
             return []
         except (discord.DiscordException, *NETWORK_ERRORS, RuntimeError) as error:
             log.warning("catch_up.failed", channel=line.channel_id, error=repr(error))
@@ -176,3 +183,9 @@ class CatchUp:
             return Caller(heard.author_id, heard.author_name, guild_id)
         except (discord.DiscordException, *NETWORK_ERRORS, RuntimeError) as error:
             raise NotAsked(repr(error)) from error
+
+
+def _denied(line: Line, error: str) -> None:
+    """What may not be read may be allowed later, and then what was missed counts: the mark stays before it. Said once."""
+    if not line.failures:
+        log.warning("catch_up.denied", channel=line.channel_id, error=error, mend="give the bot Read Message History there")

@@ -15,7 +15,7 @@ from bot.gateway.backend import Backend
 from bot.gateway.bindings import Bindings
 from bot.gateway.catchup import CatchUp, ClientOf, NotAsked
 from bot.gateway.courtesy import say_aside
-from bot.gateway.lines import Deleted, Edited, Item, Line, Lines, Look
+from bot.gateway.lines import Deleted, Edited, Hidden, Item, Line, Lines, Look
 from bot.gateway.reading import Heard, read
 from bot.gateway.sender import ms_of
 from bot.runtime.ports import Accepted, Incoming, Refused
@@ -74,14 +74,32 @@ class Intake:
             self._put(channel_id, guild_id, parent_id, Deleted(message_id))
 
     def guild_here(self, guild: discord.Guild) -> None:
-        """A guild and its channels are known now: look what was missed in them."""
+        """A guild is there (again), or what we may do in it has changed: look what was missed in its channels."""
         if guild.id not in self._settings.discord.guilds:
             return
         for channel_id in self._bindings.in_guild(guild):
-            self._put(channel_id, guild.id, None, Look())
+            self.channel_here(channel_id, guild.id, None)
         for thread in guild.threads:
-            if self._bindings.binding(thread.id, thread.parent_id) is not None:
-                self._put(thread.id, guild.id, thread.parent_id, Look())
+            self.channel_here(thread.id, guild.id, thread.parent_id)
+
+    def channel_here(self, channel_id: int, guild_id: int, parent_id: int | None) -> None:
+        """The same for one channel or thread; and for what was heard of its threads before, which Discord may not name again."""
+        if not self._concerns(channel_id, guild_id, parent_id):
+            return
+        self._put(channel_id, guild_id, parent_id, Look(anew=True))
+        for line in self._lines.of_parent(channel_id):
+            self._lines.feed(line, Look(anew=True))
+
+    def guild_gone(self, guild_id: int) -> None:
+        """A guild went away: its return may be told only after the first new message in it."""
+        for line in self._lines.in_guild(guild_id):
+            self._lines.feed(line, Hidden())
+
+    def channel_gone(self, channel_id: int) -> None:
+        """The same for one channel with its threads."""
+        line = self._lines.get(channel_id)
+        for each in (*(() if line is None else (line,)), *self._lines.of_parent(channel_id)):
+            self._lines.feed(each, Hidden())
 
     async def all_here(self) -> None:
         """Every guild that there is has come: look into what is bound and was not among them (archived threads, DMs)."""
@@ -122,6 +140,10 @@ class Intake:
     async def _work(self, line: Line) -> None:
         item = line.items.popleft()
         session = self._session
+        if isinstance(item, Hidden) or (isinstance(item, Look) and item.anew):
+            line.session = 0
+        if isinstance(item, Hidden):
+            return
         try:
             if isinstance(item, Heard) and item.kind == "own" and item.nonce is not None:
                 # A receipt that somebody may be waiting for does not wait for the catch-up.
@@ -157,7 +179,7 @@ class Intake:
                     await self._backend.deleted(heard.message_id)
             case Deleted(message_id):
                 await self._backend.deleted(message_id)
-            case Look():
+            case Look() | Hidden():
                 pass
 
     async def _handle(self, line: Line, heard: Heard, source: Literal["live", "catch_up"]) -> None:

@@ -28,8 +28,16 @@ class Deleted:
 class Look:
     """Nothing came, but what came while nobody listened has to be fetched."""
 
+    #: Within one gateway session too something may have been missed: the channel was hidden from us for a while.
+    anew: bool = False
 
-Item = Heard | Edited | Deleted | Look
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """From here on we are not told what is written; whatever comes next is preceded by a catch-up."""
+
+
+Item = Heard | Edited | Deleted | Look | Hidden
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +75,14 @@ class Lines:
     def line(self, channel_id: int, guild_id: int | None, parent_id: int | None) -> Line:
         """The line of a channel, made when it is not there."""
         return self._lines.setdefault(channel_id, Line(channel_id, guild_id, parent_id))
+
+    def of_parent(self, channel_id: int) -> tuple[Line, ...]:
+        """The lines of a channel's threads."""
+        return tuple(line for line in self._lines.values() if line.parent_id == channel_id)
+
+    def in_guild(self, guild_id: int) -> tuple[Line, ...]:
+        """The lines of a guild's channels and threads."""
+        return tuple(line for line in self._lines.values() if line.guild_id == guild_id)
 
     def feed(self, line: Line, item: Item) -> None:
         """Put something at the end of a line; called before the first await of a handler, so that the order is Discord's."""

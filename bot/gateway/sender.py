@@ -15,6 +15,7 @@ from discord.http import MultipartParameters
 
 from bot.gateway import render
 from bot.gateway.attempts import Attempt, current_attempt
+from bot.gateway.readable import may_read_back
 from bot.masking import Masker
 from bot.runtime.ports import OutcomeUnknown, Paused, Posted, Rejected, SendResult, Sent, Wait
 from storage.guard import refuse_in_transaction
@@ -44,6 +45,8 @@ _CANNOT_DM: Final = 50007
 _MISSING_PERMISSIONS: Final = 50013
 _ARCHIVED: Final = 50083
 _LOCKED: Final = 160005
+#: A reply needs the permission to read the channel's history.
+_NO_REPLY: Final = 160002
 #: "Your access was blocked": Discord's edge, not the channel (seen as 403 with this code).
 _BLOCKED_BY_EDGE: Final = 40333
 
@@ -75,7 +78,7 @@ class Sender:
         token = current_attempt.set(attempt)
         try:
             async with asyncio.timeout(deadline_s):
-                data: Any = await client.http.send_message(part.channel_id, params=MultipartParameters(self.payload(part), None, None))
+                data: Any = await self._post(client, part)
         except TimeoutError:
             return OutcomeUnknown("no answer in time") if attempt.maybe_done else Wait(_HELD_PAUSE_S)
         except discord.DiscordException as error:
@@ -94,6 +97,16 @@ class Sender:
         if not isinstance(data, dict) or "id" not in data:
             return OutcomeUnknown("an answer that is not a message")
         return Sent(int(data["id"]))
+
+    async def _post(self, client: discord.Client, part: Part) -> object:
+        body = self.payload(part)
+        try:
+            return await client.http.send_message(part.channel_id, params=MultipartParameters(body, None, None))
+        except discord.HTTPException as error:
+            if error.code != _NO_REPLY or body.pop("message_reference", None) is None:
+                raise
+            # Refused as a whole, so it is not there: the words matter more than what they answer.
+            return await client.http.send_message(part.channel_id, params=MultipartParameters(body, None, None))
 
     def payload(self, part: Part) -> dict[str, Any]:
         """The request's body: discord.py's `send` cannot carry stored components without a live view."""
@@ -132,6 +145,12 @@ class Sender:
             return OutcomeUnknown(f"Discord answered {error.status}") if attempt.maybe_done else Wait(_EDGE_PAUSE_S)
         return Rejected(self._why(error, channel_id))
 
+    def _never(self, error: BaseException, channel_id: int) -> Rejected | None:
+        """Whether reading is refused for good: by Discord itself (its errors have a code), not by a page in front of it."""
+        if not isinstance(error, discord.Forbidden | discord.NotFound) or error.code in {0, _BLOCKED_BY_EDGE}:
+            return None
+        return Rejected(self._why(error, channel_id))
+
     def _why(self, error: discord.HTTPException, channel_id: int) -> str:
         name = self.channel_name(channel_id)
         sentences = {
@@ -144,7 +163,7 @@ class Sender:
         }
         return sentences.get(error.code, f"Discord refuses it in {name}: {self._mask(error.text)[:200]} ({error.status}, {error.code})")
 
-    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | None:
+    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | Rejected | None:
         """See `Chat.history`."""
         refuse_in_transaction("reading a channel")
         client = self._client()
@@ -156,13 +175,16 @@ class Sender:
         found: list[Posted] = []
         try:
             async with asyncio.timeout(_HISTORY_DEADLINE_S):
+                if not await may_read_back(client, channel_id):
+                    log.warning("discord.history_unread", channel=channel_id, error="the bot may not read its history")
+                    return None
                 async for message in client.get_partial_messageable(channel_id).history(after=after, limit=None, oldest_first=True):
                     if message.author.id == me:
                         replied = message.reference.message_id if message.reference is not None else None
                         found.append(Posted(message.id, message.content, replied, ms_of(message.id)))
         except (discord.DiscordException, *NETWORK_ERRORS) as error:
             log.warning("discord.history_unread", channel=channel_id, error=repr(error))
-            return None
+            return self._never(error, channel_id)
         return tuple(found)
 
     async def typing(self, channel_id: int) -> None:
