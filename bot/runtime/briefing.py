@@ -29,7 +29,8 @@ async def brief(services: Services, conversation: Conversation, session: Session
     known = [r for r in due if r.session_id == session.id and r.dispatched_ms is not None]
     parts = await _settled_parts(services, known)
     channel = receipts.Channel(services.chat.channel_name(conversation.channel_id), services.unreachable_since_ms(conversation.channel_id))
-    lines = [line for earlier in known for line in receipts.of_run(earlier, parts[earlier.id], channel)]
+    lines = [line for earlier in known[:-1] for line in receipts.of_earlier(earlier, parts[earlier.id], channel)]
+    lines += [line for last in known[-1:] for line in receipts.of_run(last, parts[last.id], channel)]
     untold = await store.continuations.untold(conversation.id)
     live = await store.continuations.live(conversation.id)
     prompts = await store.prompts.of_run(run.id)
@@ -42,7 +43,9 @@ async def brief(services: Services, conversation: Conversation, session: Session
         woken=await _woken(services, conversation, prompts),
         original=await _original(services, session, prompts),
     )
-    return Brief(prompting.write(briefing), tuple(r.id for r in due), tuple(c.id for c in untold), prompts)
+    # What is still on its way is told again once its fate is known.
+    told = tuple(r.id for r in due if not receipts.in_flight(parts.get(r.id, ())))
+    return Brief(prompting.write(briefing), told, tuple(c.id for c in untold), prompts)
 
 
 async def _settled_parts(services: Services, runs: list[Run]) -> dict[RunId, tuple[Part, ...]]:

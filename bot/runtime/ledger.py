@@ -6,7 +6,8 @@ A hint is never the truth: every loop that is woken by one also looks by itself,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -15,7 +16,7 @@ from bot.clock import Clock
 from bot.runtime.timing import Pulse
 from storage.errors import NotRead, NotStored, OutcomeUnknown, StaleFence
 from storage.events import Change, Claim, Entity, Event, Move, Refusal
-from storage.models import RunId, SessionId
+from storage.models import PartId, RunId, SessionId
 from storage.snapshots import Candidate
 from storage.states import OPEN_PART, RunState, SessionState
 from storage.store import Done, Store
@@ -95,9 +96,10 @@ class Ledger:
                 log.warning("storage.rereading", error=str(error))
             await self._clock.sleep(_LONGEST_PAUSE_S)
 
-    async def was_stored(self, nonce: str) -> bool:
-        """Whether a part with that nonce is there: after a COMMIT in doubt."""
-        return await self.keep_reading(lambda: self._store.outbox.by_nonce(nonce)) is not None
+    async def stored(self, nonces: Iterable[str]) -> list[PartId]:
+        """The parts with those nonces that are there: after a COMMIT in doubt."""
+        found = [await self.keep_reading(partial(self._store.outbox.by_nonce, nonce)) for nonce in nonces]
+        return [part.id for part in found if part is not None]
 
     def stop_of(self, run_id: RunId) -> asyncio.Event:
         """Set when the run is stopped or cancelled by anybody in this process; `forget` it at the end of the turn."""

@@ -14,6 +14,8 @@ from bot.agents.base import ErrorKind
 from storage.events import NewPart
 from storage.models import Continuation, ConversationId, PartKind, RunId
 
+#: Discord takes at most this many code points in a message (developer docs, Create Message).
+LONGEST_MESSAGE = 2_000
 #: Discord's small text (developer docs, markdown: subtext).
 SMALL = "-# "
 
@@ -29,7 +31,8 @@ def words(kind: PartKind, texts: Iterable[str], *, reply_to_id: int | None = Non
 
 
 def notice(text: str, *buttons: dict[str, str]) -> NewPart:
-    """One notice, with buttons below it."""
+    """One notice, with buttons below it; a text that is too long for Discord, such as an error's, is cut."""
+    text = text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"
     return NewPart(PartKind.NOTICE, text, new_nonce(), components=json.dumps(buttons) if buttons else None)
 
 
@@ -156,9 +159,9 @@ def next_up(continuation: Continuation | None) -> str:
     return f"wakes <t:{due}:t> (<t:{due}:R>)"
 
 
-def with_footer(texts: list[str], footer: str, longest: int) -> list[str]:
+def with_footer(texts: list[str], footer: str) -> list[str]:
     """The texts with the footer as small text below the last one, or as one more where it has no room."""
     small = f"{SMALL}{footer}"
-    if texts and len(texts[-1]) + 1 + len(small) <= longest:
+    if texts and len(texts[-1]) + 1 + len(small) <= LONGEST_MESSAGE:
         return [*texts[:-1], f"{texts[-1]}\n{small}"]
     return [*texts, small]

@@ -27,8 +27,6 @@ log = structlog.get_logger(__name__)
 _HEADS = 200
 #: Clocks of this machine and of the chat service differ; history is read from so long before the first attempt.
 _HISTORY_SLACK_MS = 5_000
-#: So often an unreadable history is tried again before the part is `unknown`.
-_HISTORY_TRIES = 5
 
 
 class Senders:
@@ -41,7 +39,6 @@ class Senders:
         #: When a channel may be tried again, monotonic seconds.
         self._not_before_s: dict[int, float] = {}
         self._failures: dict[int, int] = {}
-        self._history_tries: dict[PartId, int] = {}
 
     async def step(self, services: Services) -> None:
         """One look at every channel's first open part, after a hint or a pause."""
@@ -103,14 +100,6 @@ class Senders:
         self._reach.not_reached(channel_id, services.clock.now_ms())
         pauses_s = services.config.send_pauses_s
         self.pause(services, channel_id, pauses_s[min(failures, len(pauses_s) - 1)])
-
-    def history_failed(self, part_id: PartId) -> bool:
-        """Count an unreadable history; whether it was the last try."""
-        tries = self._history_tries[part_id] = self._history_tries.get(part_id, 0) + 1
-        if tries >= _HISTORY_TRIES:
-            del self._history_tries[part_id]
-            return True
-        return False
 
     @staticmethod
     def deadline_ms(services: Services) -> int:
@@ -245,11 +234,13 @@ class _Attempt:
             return None
         after_ms = (part.first_attempt_ms or part.queued_ms) - _HISTORY_SLACK_MS
         history = await services.chat.history(self._channel_id, after_ms)
-        if history is None:
-            if not self._senders.history_failed(part.id):
-                self._senders.failed(services, self._channel_id)
-                return None
-            await self._do(Undecided(by, part.id, part.attempt, "no answer, and the channel's history cannot be read"))
+        if history is None and services.clock.now_ms() - part.queued_ms <= services.store.rules.words_expire_ms:
+            # An outage: what the history will say once it can be read decides, and later parts wait as they do for an answer.
+            self._senders.failed(services, self._channel_id)
+            return None
+        if history is None or isinstance(history, Rejected):
+            why = "" if history is None else f": {history.why}"
+            await self._do(Undecided(by, part.id, part.attempt, f"no answer, and the channel's history cannot be read{why}"))
             log.warning("part.unknown", part=part.id, run=part.run_id)
             return None
         known = await services.ledger.keep_reading(lambda: services.store.outbox.posted_since(part.conversation_id, after_ms))

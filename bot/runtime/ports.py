@@ -80,8 +80,8 @@ class Chat(Protocol):
         """
         ...
 
-    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | None:
-        """Our own messages since then, oldest first and complete; None if that cannot be read."""
+    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | Rejected | None:
+        """Our own messages since then, oldest first and complete; None if that cannot be read now, `Rejected` if it never can."""
         ...
 
     async def typing(self, channel_id: int) -> None:

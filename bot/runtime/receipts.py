@@ -27,18 +27,24 @@ class Channel:
 def of_run(run: Run, parts: Sequence[Part], channel: Channel) -> list[str]:
     """The lines about an earlier turn, for the head of the next prompt."""
     lines = _end_of(run)
-    answer = [p for p in parts if p.kind is PartKind.ANSWER]
     if run.skipped_why is not None:
         lines.append(f"[delivered] nothing: kept private (skip_reply: {run.skipped_why})")
-    elif answer:
-        lines += of_parts("your reply", answer, channel)
-    elif run.state is RunState.SUCCEEDED and not any(p.kind is PartKind.SENT for p in parts):
+    elif run.state is RunState.SUCCEEDED and not any(p.kind in TOLD_KINDS for p in parts):
         lines.append("[delivered] nothing: your last turn ended without an answer")
+    return lines + _words_of(run, parts, channel, "your")
+
+
+def of_earlier(run: Run, parts: Sequence[Part], channel: Channel) -> list[str]:
+    """The lines about a turn before the last one, whose words were still on their way when its end was told."""
+    return [] if in_flight(parts) else _words_of(run, parts, channel, "your earlier")
+
+
+def _words_of(run: Run, parts: Sequence[Part], channel: Channel, whose: str) -> list[str]:
+    answer = [p for p in parts if p.kind is PartKind.ANSWER]
+    lines = of_parts(f"{whose} reply", answer, channel) if answer else []
     # A message's own receipt was the tool's result, unless its fate was decided only after the turn.
     late = [p for p in parts if p.kind is PartKind.SENT and not _told_in_turn(p, run)]
-    if late:
-        lines += of_parts("your message (send_message)", late, channel)
-    return lines
+    return lines + of_parts(f"{whose} message (send_message)", late, channel) if late else lines
 
 
 def _end_of(run: Run) -> list[str]:
@@ -96,5 +102,5 @@ def _messages(count: int) -> str:
 
 
 def in_flight(parts: Sequence[Part]) -> bool:
-    """Whether it is worth to wait a moment for a receipt."""
+    """Whether a receipt is still to come."""
     return any(p.kind in TOLD_KINDS and p.state in OPEN_PART for p in parts)

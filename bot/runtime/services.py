@@ -16,9 +16,6 @@ from bot.runtime.supervisor import Supervisor
 from storage.models import Conversation, Session
 from storage.store import Store
 
-#: Discord takes at most this many code points in a message (developer docs, Create Message).
-LONGEST_MESSAGE = 2_000
-
 
 @dataclass(frozen=True, slots=True)
 class Services:

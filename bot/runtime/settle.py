@@ -10,7 +10,7 @@ from typing import Literal
 from bot.agents.base import EndKind, ErrorKind, RunEnded, Usage
 from bot.runtime import notices
 from bot.runtime.prose import Final
-from bot.runtime.services import LONGEST_MESSAGE, Services
+from bot.runtime.services import Services
 from storage.events import Entity, Evidence, Move, NewPart, Proof, Refusal, Settle
 from storage.models import Continuation, PartKind, Run
 from storage.states import ContinuationState, RunState
@@ -97,7 +97,8 @@ def build(services: Services, run: Run, ending: Ending, facts: Facts, live: Sequ
     told = ending.notices
     answer = services.chat.split(facts.final.answer)
     if answer:
-        parts += notices.words(PartKind.ANSWER, notices.with_footer(answer, next_up, LONGEST_MESSAGE), reply_to_id=facts.reply_to_id)
+        texts = notices.with_footer(answer, next_up)
+        parts += notices.words(PartKind.ANSWER, texts, reply_to_id=facts.reply_to_id)
     elif ending.outcome is RunState.SUCCEEDED and run.skipped_why is None and not run.stop_requested:
         if not facts.sent:
             told += (notices.no_answer(next_up),)

@@ -197,7 +197,7 @@ class Turn:
             await self._services.ledger.do(Say(self._services.instance, self._run.id, self._run.fence, parts))
         except StorageError as error:
             log.warning("run.narration_kept_back", run=self._run.id, error=str(error))
-            if not await self._services.ledger.was_stored(parts[0].nonce):
+            if not await self._services.ledger.stored(part.nonce for part in parts):
                 self._prose.unfetch(texts)
 
     async def _watch(self, agent: AgentSession) -> None:

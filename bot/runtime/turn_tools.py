@@ -12,7 +12,7 @@ from bot.runtime import notices, receipts, waits
 from bot.runtime.prose import Prose
 from bot.runtime.services import Services
 from bot.runtime.timing import beat_within
-from storage.errors import NotStored, OutcomeUnknown, StorageError
+from storage.errors import NotRead, NotStored, OutcomeUnknown, StorageError
 from storage.events import Cancel, Code, Entity, NewPart, Refusal, Say, Skip, Wait
 from storage.models import Conversation, Part, PartId, PartKind, Run
 from storage.states import OPEN_PART, ContinuationState
@@ -72,12 +72,13 @@ class TurnTools:
         if reason is None:
             return _error("[error] say in `reason` what you will do when you are woken. Nothing was scheduled.")
         run = self._run
+        # Read first: once the wait is stored, nothing may say that it is not.
+        live = await self._services.store.continuations.live(self._conversation.id)
+        armed = next((c.id for c in live if c.state in {ContinuationState.PENDING, ContinuationState.CLAIMED}), None)
         outcome = await self._do(Wait(self._services.instance, run.id, run.fence, reason, planned.due_at_ms, planned.expires_at_ms))
         if isinstance(outcome, Refusal):
             return _refused(outcome)
         (asked,) = outcome.inserted(Entity.CONTINUATION)
-        live = await self._services.store.continuations.live(self._conversation.id)
-        armed = next((c.id for c in live if c.state in {ContinuationState.PENDING, ContinuationState.CLAIMED}), None)
         return ToolResult(waits.scheduled(asked.id, planned, armed))
 
     async def _cancel_wait(self) -> ToolResult:
@@ -98,21 +99,29 @@ class TurnTools:
         if len(text) > _LONGEST_TEXT:
             return _error(f"[error] the text has {len(text)} characters, more than {_LONGEST_TEXT}; nothing was sent. Shorten it.")
         parts = notices.words(PartKind.SENT, self._services.chat.split(text))
-        beat = self._services.ledger.parts_ended.next()
-        outcome = await self._say(parts)
-        if isinstance(outcome, Refusal):
-            beat.cancel()
-            return _refused(outcome)
+        queued = await self._say(parts)
+        if isinstance(queued, Refusal):
+            return _refused(queued)
         self.sent = True
         self._prose.sent(text)
-        queued = [PartId(row.id) for row in outcome.inserted(Entity.PART)]
-        return ToolResult(await self._receipt(queued))
+        try:
+            return ToolResult(await self._receipt(queued))
+        except NotRead as error:
+            log.warning("tool.receipt_not_read", run=self._run.id, error=str(error))
+            return ToolResult("[sending] your message is stored and will be posted; do not repeat it")
 
-    async def _say(self, parts: tuple[NewPart, ...]) -> Done | Refusal:
-        return await self._do(Say(self._services.instance, self._run.id, self._run.fence, parts))
+    async def _say(self, parts: tuple[NewPart, ...]) -> list[PartId] | Refusal:
+        """Queue them; their ids once they are stored, also where only a look afterwards could tell."""
+        try:
+            outcome = await self._services.ledger.do(Say(self._services.instance, self._run.id, self._run.fence, parts))
+        except OutcomeUnknown:
+            if stored := await self._services.ledger.stored([part.nonce for part in parts]):
+                return stored
+            raise
+        return outcome if isinstance(outcome, Refusal) else [PartId(row.id) for row in outcome.inserted(Entity.PART)]
 
     async def _receipt(self, queued: list[PartId]) -> str:
-        """The receipt once all are terminal, or what is known after the limit."""
+        """The receipt once all are terminal, or what is known after the limit. Raises NotRead."""
         services = self._services
         until_s = services.clock.monotonic_s() + services.config.send_tool_wait_s
         while True:
@@ -148,12 +157,10 @@ class TurnTools:
         self.skipped = True
         return ToolResult("[private] nothing more that you write in this turn is posted. End your turn.")
 
-    async def _do(self, event: Wait | Cancel | Say | Skip) -> Done | Refusal:
+    async def _do(self, event: Wait | Cancel | Skip) -> Done | Refusal:
         try:
             return await self._services.ledger.do(event)
         except (NotStored, OutcomeUnknown):
-            if isinstance(event, Say):
-                raise
             # These may be repeated: a second wait takes the place of the first.
             return await self._services.ledger.do(event)
 

@@ -119,7 +119,9 @@ def say(snap: Snapshot, event: Say, now_ms: int) -> tuple[Change, ...] | Refusal
     conversation = view.find(snap.conversations, run.conversation_id)
     if conversation is None:
         return view.NOT_FOUND
-    return tuple(view.add_parts(conversation, event.parts, now_ms, run.id))
+    # Narration that was on its way to the database when `skip_reply` was stored came too late.
+    said = event.parts if run.skipped_why is None else tuple(p for p in event.parts if p.kind is not PartKind.NARRATION)
+    return tuple(view.add_parts(conversation, said, now_ms, run.id))
 
 
 def skip(snap: Snapshot, event: Skip) -> tuple[Change, ...] | Refusal:

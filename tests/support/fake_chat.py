@@ -50,6 +50,8 @@ class FakeChat:
     #: The same by the part that is attempted, asked when the list is empty.
     fault_of: Callable[[Part], SendResult | str | None] = lambda _part: None
     history_unreadable: bool = False
+    #: So many readings of a history fail before one succeeds.
+    history_outage: int = 0
     #: Held attempts wait here until the test lets them go.
     hold: asyncio.Event | None = None
     changed: Callable[[], None] = lambda: None
@@ -89,9 +91,13 @@ class FakeChat:
         self.messages.append(made)
         return made
 
-    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | None:
+    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | Rejected | None:
         refuse_in_transaction("reading a channel")
         if self.history_unreadable:
+            return Rejected(f"no access to {self.channel_name(channel_id)}")
+        if self.history_outage:
+            self.history_outage -= 1
+            self.changed()
             return None
         return tuple(
             Posted(m.id, m.text, m.part.reply_to_id, m.created_ms)

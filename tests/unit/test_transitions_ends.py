@@ -209,3 +209,10 @@ def test_at_the_unattended_bound_a_wake_may_not_ask_for_another_wait() -> None:
     woken = snapshot(conversation(unattended_runs=1), session(), run(kind=PromptKind.WAKE), OWN)
     assert refused(woken, wait, rules=rules) == Code.UNATTENDED
     assert refused(snapshot(conversation(), session(), run(stop_requested=True), OWN), wait) == Code.STOPPED
+
+
+def test_narration_that_comes_after_skip_reply_stays_in_and_a_message_of_the_agents_own_does_not() -> None:
+    words = tuple(NewPart(kind, kind.value, f"{kind.value}-nonce") for kind in (PartKind.NARRATION, PartKind.SENT))
+    private = snapshot(conversation(), session(), run(skipped_why="not for me"), OWN)
+    queued = inserted(decided(private, e.Say("w0", run().id, 1, words)), Entity.PART)
+    assert [row.kind for row in queued] == [PartKind.SENT]

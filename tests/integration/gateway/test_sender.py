@@ -195,16 +195,23 @@ async def test_history_is_our_own_messages_oldest_first_and_all_of_them(hotel: H
         await hotel.say("talking")
         await hotel.gateway.chat.send(part(hotel, str(number), nonce=f"n{number}"), 5)
     found = await hotel.gateway.chat.history(hotel.channel.id, 0)
-    assert found is not None
+    assert isinstance(found, tuple)
     assert [(row.message_id, row.text) for row in found] == [(row.id, row.content) for row in bots(hotel)]
     last = found[-1]
-    assert [row.text for row in await hotel.gateway.chat.history(hotel.channel.id, last.created_ms) or ()][-1:] == ["2"]
+    newest = await hotel.gateway.chat.history(hotel.channel.id, last.created_ms)
+    assert isinstance(newest, tuple)
+    assert [row.text for row in newest][-1:] == ["2"]
 
 
 async def test_a_history_that_cannot_be_read_is_none_and_not_empty(hotel: Hotel) -> None:
     await hotel.up()
     hotel.discord.faults.status("GET", "/channels/{channel_id}/messages", 503)
     assert await hotel.gateway.chat.history(hotel.channel.id, 0) is None
+
+
+async def test_a_history_that_is_refused_for_good_says_so(hotel: Hotel) -> None:
+    await hotel.up()
+    assert isinstance(await hotel.gateway.chat.history(hotel.channel.id + 1, 0), Rejected)
 
 
 async def test_eyes_and_typing_show_and_their_failure_disturbs_nobody(hotel: Hotel) -> None:

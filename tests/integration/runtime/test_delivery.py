@@ -6,9 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.clock import SystemClock
+from bot.runtime.notices import LONGEST_MESSAGE, not_started
 from bot.runtime.ports import Paused, Rejected, Wait
-from storage.models import PartKind, Rules
+from storage.errors import NotRead, OutcomeUnknown
+from storage.events import Notify
+from storage.models import Part, PartId, PartKind, Rules
 from storage.states import PartState, RunState
 from tests.support.fake_chat import FakeChat
 from tests.support.house import ADMIN, House
@@ -92,6 +97,82 @@ async def test_what_nobody_can_tell_is_unknown_and_told_as_such(tmp_path: Path) 
         await house.say("say next")
         await house.run(1, RunState.SUCCEEDED)
         assert house.told()[1].startswith("[unknown] your reply got no answer and may be in the channel; check before you repeat it\n")
+
+
+async def test_an_outage_that_outlasts_the_window_is_waited_for_and_the_history_decides_after_it(tmp_path: Path) -> None:
+    async with House(tmp_path, rules=SHORT_WINDOW, config={**LATE, "send_pauses_s": (0.5, 0.01)}) as house:
+        house.chat.faults, house.chat.history_outage = ["gone"], 20
+        await house.say("say once")
+        run = await house.run(0, RunState.SUCCEEDED)
+        (part,) = await _ended(house, run.id)
+        assert part.state is PartState.DELIVERED
+        assert house.words() == ["once"]
+
+
+async def test_a_reply_that_was_told_as_waiting_is_told_again_when_its_fate_is_known(tmp_path: Path) -> None:
+    async with House(tmp_path, chat=FakeChat(SystemClock(), ready=False)) as house:
+        await house.say("say first")
+        first = await house.run(0, RunState.SUCCEEDED)
+        await house.say("say second")
+        await house.run(1, RunState.SUCCEEDED)
+        house.chat.faults = [Rejected("missing permission in #backend")]
+        house.chat.ready = True
+        await house.until(lambda: house.words() == ["second"])
+        await house.say("say third")
+        await house.run(2, RunState.SUCCEEDED)
+        await house.say("say fourth")
+        await house.run(3, RunState.SUCCEEDED)
+        (part,) = await house.parts(first.id)
+        lost = f"[not delivered] missing permission in #backend; the full text is kept as o{part.id}"
+        assert house.told()[1].startswith("[delayed] your reply waits: ")
+        assert house.told()[2].splitlines()[0] == lost
+        assert "[delivered] your reply → " in house.told()[2].splitlines()[1]
+        assert lost not in house.told()[3]
+
+
+async def test_a_message_whose_commit_was_in_doubt_is_not_said_to_be_lost(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        doubts = ["C4.after"]
+
+        async def lose_the_answer(point: str) -> None:
+            if point in doubts:
+                doubts.remove(point)
+                raise OutcomeUnknown(point)
+
+        house.fault = lose_the_answer
+        await house.say("send half way")
+        await house.run(0, RunState.SUCCEEDED)
+        await house.until(house.words)
+        assert house.results[0].text.startswith("[delivered] your message → ")
+        assert house.words() == ["half way"]
+
+
+async def test_a_message_that_is_stored_is_not_said_to_be_lost_when_its_receipt_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with House(tmp_path) as house:
+        read, failing = house.store.outbox.by_id, [True]
+
+        async def unread(part_id: PartId) -> Part | None:
+            if failing and len(house.told()) > 0 and not house.results:
+                failing.clear()
+                raise NotRead("the connection to the database was lost")
+            return await read(part_id)
+
+        house.chat.hold = asyncio.Event()
+        monkeypatch.setattr(house.store.outbox, "by_id", unread)
+        await house.say("send half way")
+        await house.until(lambda: house.results)
+        house.chat.hold.set()
+        assert not house.results[0].is_error
+        await house.until(house.words)
+
+
+async def test_a_text_that_is_too_long_for_a_notice_is_cut_and_told_all_the_same(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        await house.runtime._services.ledger.do(Notify("porter-1", house.room.id, (not_started("x" * 3_000),)))  # noqa: SLF001
+        await house.until(house.posted)
+        assert len(house.posted()[0]) == LONGEST_MESSAGE
 
 
 async def test_while_the_chat_is_away_nothing_is_attempted_and_the_agent_is_told_that_it_waits(tmp_path: Path) -> None:
