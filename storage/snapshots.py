@@ -26,7 +26,7 @@ from storage.schema import (
     runs,
     sessions,
 )
-from storage.states import PromptState
+from storage.states import PartState, PromptState
 
 #: Both terms: the first names the partial index, the second what is wanted of it.
 WAITING = and_(LIVE_PROMPTS, one_of(prompts.c.state, PromptState.WAITING))
@@ -133,10 +133,13 @@ class Collector:
         return await self._add(PARTS, PARTS.light().where(condition))
 
     async def part_and_earlier(self, part_id: PartId) -> None:
-        """A part and the first open one before it in its channel: one is enough to be second."""
+        """A part, the first open one before it in its channel (one is enough to be second), and one of its run that has expired."""
         for part in await self.parts_with(parts.c.id == part_id):
             before = and_(parts.c.conversation_id == part.conversation_id, OPEN_PARTS, parts.c.seq < part.seq)
             await self._add(PARTS, PARTS.light().where(before).order_by(parts.c.seq).limit(1))
+            if part.run_id is not None:
+                expired = and_(parts.c.run_id == part.run_id, one_of(parts.c.state, PartState.EXPIRED))
+                await self._add(PARTS, PARTS.light().where(expired).limit(1))
 
     async def _sessions(self, wanted: Iterable[int]) -> None:
         missing = set(wanted) - self._rows[Entity.SESSION].keys()

@@ -129,6 +129,12 @@ def keep_going(conversation_id: ConversationId, runs: int) -> NewPart:
     return notice(f"The agent has worked {runs} turns without anybody speaking to it; it waits until somebody does.", button)
 
 
+def wait_refused(run_id: RunId, reason: str) -> NewPart:
+    """The unattended bound was met by a wait, so nothing will wake the agent."""
+    button = _button("Continue", "primary", f"np:resume:{run_id}")
+    return notice(f"The agent wanted to wake itself again, but it has worked for long without anybody speaking to it ({reason}).", button)
+
+
 def wake_expired(continuation: Continuation) -> NewPart:
     """A wake's time passed while nothing could wake the agent."""
     due = continuation.due_at_ms // 1_000

@@ -15,7 +15,7 @@ from bot.runtime import notices, reconcile
 from bot.runtime.ports import OutcomeUnknown, Paused, Rejected, SendResult, Sent, Wait
 from bot.runtime.services import Services
 from bot.runtime.timing import set_within
-from storage.events import Absent, Event, Fail, Notify, Receipt, Refusal, Retry, Send, TakePart, Undecided
+from storage.events import Absent, Event, Fail, Receipt, Refusal, Retry, Send, TakePart, Undecided
 from storage.models import Part, PartId
 from storage.states import PartState
 from storage.store import Done
@@ -164,12 +164,11 @@ class _Attempt:
             return part if part is not None and part.holder == self._services.instance else None
         if part.state is not PartState.READY or not self._services.chat.ready:
             return None
-        outcome = await self._do(Send(self._services.instance, part.id, self._senders.deadline_ms(self._services)))
+        deadline_ms, notice = self._senders.deadline_ms(self._services), notices.too_late(part.queued_ms)
+        await self._do(Send(self._services.instance, part.id, deadline_ms, notice))
         part = await self._read()
-        if isinstance(outcome, Done) and part is not None and part.state is PartState.EXPIRED:
+        if part is not None and part.state is PartState.EXPIRED:
             log.warning("part.expired", part=part.id)
-            notice = notices.too_late(part.queued_ms)
-            await self._do(Notify(self._services.instance, part.conversation_id, (notice,)))
         held = part is not None and part.state is PartState.SENDING and part.holder == self._services.instance
         return part if held else None
 

@@ -90,6 +90,11 @@ def resume_text(author_name: str, why: str | None) -> str:
     )
 
 
+def go_on_text(author_name: str) -> str:
+    """What a press of Continue asks of an agent that was refused a wait."""
+    return f"[continue] {_name(author_name)} lets you go on: look at what you wanted to wait for; `wait` is taken again."
+
+
 def message_text(text: str, reply_to: Reply | None) -> str:
     """A message as it is stored, with the beginning of what it replies to."""
     if reply_to is None:

@@ -27,6 +27,7 @@ from storage.conversations import NewConversation
 from storage.errors import StorageError
 from storage.events import Attend, Cancel, Choose, Code, Rebind, Receipt, Refusal, Remove, Resume, Stop, WakeNow
 from storage.models import Continuation, ContinuationId, Conversation, ConversationId, Prompt, PromptId, RunId, SessionId
+from storage.states import RunState
 from storage.store import Done, Store
 
 log = structlog.get_logger(__name__)
@@ -199,9 +200,10 @@ class Runtime:
         return await self._services.ledger.do(Attend(by.by, conversation_id))
 
     async def resume(self, run_id: RunId, by: Person) -> Outcome:
-        """Go on with an interrupted or failed run."""
+        """Go on with an interrupted or failed run, or with what a wake wanted to wait for."""
         run = await self.store.runs.by_id(run_id)
-        text = prompting.resume_text(by.name, run.ended_why if run is not None else None)
+        cut_off = run is None or run.state is not RunState.SUCCEEDED
+        text = prompting.resume_text(by.name, run.ended_why if run is not None else None) if cut_off else prompting.go_on_text(by.name)
         return await self._services.ledger.do(Resume(by.by, run_id, by.id, by.name, text))
 
     # --- what people look at -----------------------------------------------------------------------------------------------

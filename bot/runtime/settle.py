@@ -81,6 +81,8 @@ class Facts:
     record: Record
     #: Words that `send_message` already put into the channel.
     sent: bool = False
+    #: The reason of a wait that the unattended bound refused.
+    refused_wait: str | None = None
     #: The message to answer.
     reply_to_id: int | None = None
     #: The agent's new session id, if it changed.
@@ -95,6 +97,8 @@ def build(services: Services, run: Run, ending: Ending, facts: Facts, live: Sequ
     if services.config.narration == "silent":
         parts += narration(services, facts.final.narration)
     told = ending.notices
+    if facts.refused_wait is not None and ending.outcome is RunState.SUCCEEDED and not run.stop_requested:
+        told += (notices.wait_refused(run.id, facts.refused_wait),)
     answer = services.chat.split(facts.final.answer)
     if answer:
         texts = notices.with_footer(answer, next_up)

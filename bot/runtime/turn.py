@@ -259,6 +259,7 @@ class Turn:
             evidence=Evidence.STREAM,
             final=self._prose.finish(),
             sent=self._tools is not None and self._tools.sent,
+            refused_wait=None if self._tools is None else self._tools.refused_wait,
             reply_to_id=_answers(told) if run.kind is PromptKind.USER else None,
             record=self._record,
             native_id=native_id if native_id != opened.session.native_id else None,

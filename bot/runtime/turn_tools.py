@@ -43,6 +43,8 @@ class TurnTools:
         self._prose = prose
         #: `skip_reply` was called: narration stays in.
         self.skipped = False
+        #: Why the agent wanted to be woken, where the unattended bound did not let it.
+        self.refused_wait: str | None = None
         #: `send_message` has queued something.
         self.sent = False
 
@@ -77,6 +79,8 @@ class TurnTools:
         armed = next((c.id for c in live if c.state in {ContinuationState.PENDING, ContinuationState.CLAIMED}), None)
         outcome = await self._do(Wait(self._services.instance, run.id, run.fence, reason, planned.due_at_ms, planned.expires_at_ms))
         if isinstance(outcome, Refusal):
+            if outcome.code is Code.UNATTENDED:
+                self.refused_wait = reason
             return _refused(outcome)
         (asked,) = outcome.inserted(Entity.CONTINUATION)
         return ToolResult(waits.scheduled(asked.id, planned, armed))

@@ -24,6 +24,8 @@ class Send:
     by: str
     part_id: PartId
     deadline_ms: int
+    #: Told to people if it has expired; once for all parts of a run.
+    notice: NewPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

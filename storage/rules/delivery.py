@@ -15,6 +15,7 @@ from storage.events import (
     Entity,
     Fail,
     Move,
+    NewPart,
     Notify,
     Receipt,
     Refusal,
@@ -70,8 +71,17 @@ def send(snap: Snapshot, event: Send, now_ms: int, rules: Rules) -> tuple[Change
         why = "too late to be worth saying"
         sets: dict[str, Value] = {"failure": why}
         expired = PartState.EXPIRED
-        return (Move(Entity.PART, part.id, PartState.READY, expired, why, part.attempt, sets),)
+        return (Move(Entity.PART, part.id, PartState.READY, expired, why, part.attempt, sets), *_told(snap, part, event.notice, now_ms))
     return (_hold(part, PartState.READY, event.by, event.deadline_ms, "about to be sent", now_ms, rules),)
+
+
+def _told(snap: Snapshot, part: Part, notice: NewPart | None, now_ms: int) -> list[Change]:
+    """Tell people that words have expired, unless another part of the same run has told them."""
+    conversation = view.find(snap.conversations, part.conversation_id)
+    told = any(p.state is PartState.EXPIRED and p.run_id == part.run_id for p in snap.parts)
+    if conversation is None or notice is None or told:
+        return []
+    return view.add_parts(conversation, (notice,), now_ms, None)
 
 
 def take_part(snap: Snapshot, event: TakePart, now_ms: int, rules: Rules) -> tuple[Change, ...] | Refusal:

@@ -164,7 +164,7 @@ def ask_to_continue(snap: Snapshot, event: AskToContinue, now_ms: int, rules: Ru
 
 
 def resume(snap: Snapshot, event: Resume, now_ms: int) -> tuple[Change, ...] | Refusal:
-    """Queue one prompt that tells the session to go on with what an interrupted or failed run began."""
+    """Queue one prompt that tells the session to go on with what a run that was cut off, or may not wait any more, began."""
     run = view.find(snap.runs, event.run_id)
     if run is None:
         return view.NOT_FOUND
@@ -174,7 +174,9 @@ def resume(snap: Snapshot, event: Resume, now_ms: int) -> tuple[Change, ...] | R
     source_key = f"resume:{run.id}"
     if any(p.source_key == source_key for p in snap.prompts):
         return Refusal(Code.DUPLICATE)
-    if run.state not in {RunState.INTERRUPTED, RunState.FAILED}:
+    # A wake or an event that ended well may have been refused a further wait: people decide whether it goes on.
+    kept_waiting = run.state is RunState.SUCCEEDED and not run.kind.of_people
+    if run.state not in {RunState.INTERRUPTED, RunState.FAILED} and not kept_waiting:
         return Refusal(Code.ENDED)
     prompt = Prompt(
         id=view.NEW_PROMPT,

@@ -25,9 +25,13 @@ from storage.states import ACTIVE_RUN, LIVE_CONTINUATION, PromptState, RunState,
 
 NOW = 1_000_000
 LIVE_PROMPT = frozenset({PromptState.OFFERED, PromptState.WAITING, PromptState.TAKEN})
-RESUMABLE = frozenset({RunState.INTERRUPTED, RunState.FAILED})
 SWAP = {1: 2, 2: 1}
 _HOLDERS = {"w0": "w1", "w1": "w0"}
+
+
+def can_go_on(run: Run) -> bool:
+    """Whether Resume, or Continue after a refused wait, may still be pressed below it."""
+    return run.state in {RunState.INTERRUPTED, RunState.FAILED} or (run.state is RunState.SUCCEEDED and not run.kind.of_people)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,7 @@ class States:
         live = [c for c in snap.continuations if everything or c.state in LIVE_CONTINUATION]
         origins = {c.origin_run_id for c in live}
         runs = [
-            r
-            for r in snap.runs
-            if everything or r.state in ACTIVE_RUN or r.id in wanted or r.id in origins or (resumable and r.state in RESUMABLE)
+            r for r in snap.runs if everything or r.state in ACTIVE_RUN or r.id in wanted or r.id in origins or (resumable and can_go_on(r))
         ]
         run_ids = self._ids([r.id for r in runs])
         prompts = [

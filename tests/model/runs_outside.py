@@ -13,7 +13,7 @@ from storage.states import ACTIVE_RUN
 from storage.states import ContinuationState as C
 from storage.states import RunState as R
 from storage.states import SessionState as S
-from tests.model.canon import NOW, RESUMABLE
+from tests.model.canon import NOW, can_go_on
 from tests.model.runs_state import BUDGET, ENDED, WORKERS, Agent, World, by_fault, put, spend, with_status
 from tests.model.search import Step
 from tests.model.world import apply
@@ -70,7 +70,7 @@ def people(model: Runs, state: World, snap: Snapshot) -> Iterator[Step]:
                 yield from model.by_others(f"person {author} writes in {conversation.id}", state, event, "messages")
     if state.budget[BUDGET["resumes"]]:
         for r in snap.runs:
-            if r.state in RESUMABLE:
+            if can_go_on(r):
                 yield from model.by_others(f"Resume of run {r.id}", state, e.Resume("user:1", r.id, 1, "", ""), "resumes")
     if state.budget[BUDGET["admin"]]:
         yield from admin(model, state, snap)

@@ -103,6 +103,14 @@ def test_resume_pressed_twice_is_one_prompt_and_only_where_something_was_cut_off
     assert refused(snapshot(conversation(), run(state=R.SUCCEEDED)), press) == Code.ENDED
 
 
+def test_what_wanted_to_wait_for_more_goes_on_when_a_person_says_so_and_not_before_it_has_ended() -> None:
+    press = e.Resume("user:1", run().id, 1, "A", "go on")
+    woken = run(state=R.SUCCEEDED, kind=PromptKind.WAKE)
+    assert inserted(decided(snapshot(conversation(unattended_runs=24), woken), press), Entity.PROMPT)[0].source_key == "resume:1"
+    assert refused(snapshot(conversation(), replace(woken, state=R.DISPATCHED)), press) == Code.ENDED
+    assert refused(snapshot(conversation(), replace(woken, state=R.CANCELLED)), press) == Code.ENDED
+
+
 # --- one part ---
 
 

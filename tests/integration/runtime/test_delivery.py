@@ -225,6 +225,23 @@ async def test_words_that_could_not_be_posted_for_too_long_expire_and_both_sides
         assert "[not delivered] too late to be worth saying" in house.told()[1]
 
 
+async def test_expired_words_of_several_messages_are_told_once_and_with_the_same_commit(tmp_path: Path) -> None:
+    chat = FakeChat(SystemClock(), ready=False)
+    async with House(tmp_path, chat=chat, rules=Rules(words_expire_ms=0)) as house:
+        await house.say(answering(LONG))
+        run = await house.run(0, RunState.SUCCEEDED)
+        notified = house.points.count("notify.after")
+        chat.ready = True
+        parts = await _ended(house, run.id)
+        assert len(parts) > 1
+        assert {part.state for part in parts} == {PartState.EXPIRED}
+        await house.until(house.posted)
+        await house.say("say next")
+        await house.run(1, RunState.SUCCEEDED)
+        assert sum("could not be posted in time" in text for text in house.posted()) == 1
+        assert house.points.count("notify.after") == notified
+
+
 async def test_send_message_returns_its_receipt_within_the_turn(tmp_path: Path) -> None:
     async with House(tmp_path) as house:
         await house.say("send half way\nsay done")

@@ -134,6 +134,22 @@ async def test_at_the_unattended_bound_a_wait_of_a_wake_is_refused_in_its_result
         assert "no further wait is taken" in house.results[-1].text
 
 
+async def test_people_are_asked_when_a_wait_is_refused_and_continue_prompts_the_agent_to_go_on(tmp_path: Path) -> None:
+    async with House(tmp_path, rules=Rules(unattended_runs=1)) as house:
+        await house.say("wait 0.05s wait 10m see how it went")
+        run = await house.run(1, RunState.SUCCEEDED)
+        await house.until(lambda: any("(see how it went)" in text for text in house.posted()))
+        (asked,) = [m for m in house.chat.messages if "(see how it went)" in m.text]
+        (button,) = json.loads(asked.part.components or "[]")
+        assert (button["label"], button["custom_id"]) == ("Continue", f"np:resume:{run.id}")
+        for _ in range(2):
+            await house.runtime.resume(run.id, ANN)
+        await house.run(2, RunState.SUCCEEDED)
+        assert "[continue] Ann lets you go on" in house.told()[-1]
+        assert not (await house.runtime.status(house.room.id)).unattended.met
+        assert len(await house.runs()) == 3
+
+
 async def test_wake_now_wakes_at_once_and_a_stranger_to_it_may_not(tmp_path: Path) -> None:
     async with House(tmp_path) as house:
         await house.say("wait 10h say woken")
