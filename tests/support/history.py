@@ -47,6 +47,8 @@ class History:
     at_rest_ms: int | None = None
     #: Whether Nightporter (and with it the warm agents) had ended.
     ended: bool = False
+    #: The wall clock was moved back meanwhile, so that of two times the later one may be the smaller one.
+    clock_went_back: bool = False
     #: Processes that still run, for P12: pid and start time; by default /proc is asked.
     alive: Callable[[int, int], bool] = field(default=procs.alive)
 
@@ -269,7 +271,8 @@ def _woken_rightly(history: History, continuation_id: int, wake: Prompt) -> Iter
         yield f"P4: {name} woke although its origin run is {origin.state if origin else 'unknown'}"
     if wake.session_id != wait.session_id or (run is not None and run.session_id != wait.session_id):
         yield f"P4: {name} was asked for in session {wait.session_id} and woke another one"
-    if run is not None and run.dispatched_ms is not None and run.dispatched_ms < wait.due_at_ms:
+    dispatched_ms = None if run is None or history.clock_went_back else run.dispatched_ms
+    if run is not None and dispatched_ms is not None and dispatched_ms < wait.due_at_ms:
         yield f"P4: run {run.id} of {name} was dispatched before its time"
     native = next((row.native_id for row in history.rows.sessions if row.id == wait.session_id), None)
     for session, prompt in history.turns():
