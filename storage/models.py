@@ -134,7 +134,7 @@ class Prompt:
     addressed: bool
     #: The chat message, to reply to.
     message_id: int | None = None
-    #: Wakes, events and resumes belong to one session row.
+    #: Wakes and events belong to one session row.
     session_id: SessionId | None = None
     continuation_id: ContinuationId | None = None
     run_id: RunId | None = None

@@ -70,19 +70,16 @@ class Ledger:
             self.in_doubt = True
             raise
 
-    async def keep_trying(self, event: Event, *, give_up: Callable[[], bool] = lambda: False) -> Done | Refusal:
+    async def keep_trying(self, event: Event) -> Done | Refusal:
         """`do`, again and again until the database takes it or refuses it: for what must not be lost while the process lives.
 
-        An event whose first COMMIT was in doubt may come back refused although it is stored; the caller looks. Raises the
-        StorageError of the last try once `give_up` says so.
+        An event whose first COMMIT was in doubt may come back refused although it is stored; the caller looks.
         """
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
                 return await self.do(event)
             except (NotStored, OutcomeUnknown, StaleFence) as error:
-                if give_up():
-                    raise
                 log.warning("storage.retrying", event_type=type(event).__name__, error=str(error))
             await self._clock.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -126,7 +126,9 @@ def session_replaced() -> NewPart:
 def keep_going(conversation_id: ConversationId, runs: int) -> NewPart:
     """The unattended bound holds wakes and events."""
     button = _button("Continue", "primary", f"np:continue:{conversation_id}")
-    return notice(f"The agent has worked {runs} turns without anybody speaking to it; it waits until somebody does.", button)
+    # Many turns, or few over a long time.
+    long = f"for {runs} turns" if runs > 1 else "for a long time"
+    return notice(f"Nobody has spoken to the agent {long}; it waits until somebody does.", button)
 
 
 def wait_refused(run_id: RunId, reason: str) -> NewPart:

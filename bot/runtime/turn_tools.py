@@ -88,10 +88,14 @@ class TurnTools:
     async def _cancel_wait(self) -> ToolResult:
         live = await self._services.store.continuations.live(self._conversation.id)
         ended: list[str] = []
+        run, why = self._run, "the agent called cancel_wait"
         for continuation in live:
-            event = Cancel("agent", continuation.id, "the agent called cancel_wait", by_agent=True)
-            if isinstance(await self._do(event), Done):
+            event = Cancel("agent", continuation.id, why, by_agent=True, run_id=run.id, fence=run.fence)
+            outcome = await self._do(event)
+            if isinstance(outcome, Done):
                 ended.append(f"c{continuation.id}")
+            elif outcome.code is Code.STALE_FENCE:
+                return _refused(outcome)
         if not ended:
             return ToolResult("[nothing] no wait is pending.")
         return ToolResult(f"[cancelled] {', '.join(ended)}: it will not wake you.")

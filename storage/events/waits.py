@@ -22,13 +22,15 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """A continuation is cancelled. `by_agent`: it knows, so it is not told again."""
+    """A continuation is cancelled. `by_agent`: it knows, so it is not told again; then with the run that it asked in."""
 
     by: str
     continuation_id: ContinuationId
     why: str
     only_own: int | None = None
     by_agent: bool = False
+    run_id: RunId | None = None
+    fence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from storage.states import (
     LIVE_CONTINUATION,
     ContinuationState,
     PromptState,
+    RunState,
     SessionState,
 )
 
@@ -63,6 +64,10 @@ def cancel(snap: Snapshot, event: Cancel, now_ms: int) -> tuple[Change, ...] | R
     continuation = view.find(snap.continuations, event.continuation_id)
     if continuation is None:
         return view.NOT_FOUND
+    if event.run_id is not None:
+        run = view.find(snap.runs, event.run_id)
+        if run is None or run.state is not RunState.DISPATCHED or run.fence != event.fence:
+            return Refusal(Code.STALE_FENCE)
     if event.only_own is not None and continuation.began_by != event.only_own:
         return Refusal(Code.NOT_YOURS)
     if continuation.state is ContinuationState.DISPATCHED:

@@ -216,3 +216,11 @@ def test_narration_that_comes_after_skip_reply_stays_in_and_a_message_of_the_age
     private = snapshot(conversation(), session(), run(skipped_why="not for me"), OWN)
     queued = inserted(decided(private, e.Say("w0", run().id, 1, words)), Entity.PART)
     assert [row.kind for row in queued] == [PartKind.SENT]
+
+
+def test_the_agent_of_a_former_owner_cancels_no_wait() -> None:
+    pending = continuation(5, C.PENDING)
+    ask = e.Cancel("agent", pending.id, "not needed", by_agent=True, run_id=run().id, fence=1)
+    assert moves(decided(snapshot(conversation(), session(), run(), OWN, pending), ask), Entity.CONTINUATION) == {5: C.CANCELLED}
+    for other in (run(fence=2), run(state=R.INTERRUPTED)):
+        assert refused(snapshot(conversation(), session(), other, pending), ask) == Code.STALE_FENCE
