@@ -202,7 +202,7 @@ class Wire(FakeChat):
     def _post(self, part: Part) -> Message:
         return self._discord.post(part)
 
-    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | None:
+    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | Rejected | None:
         discord = self._discord
         await asyncio.sleep(discord.random.uniform(0.05, 1.0))
         if not self.ready or discord.chance(discord.weather.unreadable):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy.exc import OperationalError
@@ -34,8 +35,10 @@ BUSY_S = 30.0
 class Faults:
     """`storage.points.FaultHook`, and the driver's statements."""
 
-    def __init__(self, loop: VirtualLoop, rng: random.Random, mood: DatabaseMood) -> None:
+    def __init__(self, loop: VirtualLoop, rng: random.Random, mood: DatabaseMood, crash_points: Collection[str] = ()) -> None:
         self._loop = loop
+        #: The only points at which the process dies; empty: all of them.
+        self._crash_points = crash_points
         self._random = rng
         self.mood = mood
         #: Off while a life begins and at the very end.
@@ -59,7 +62,7 @@ class Faults:
             self.under_way -= 1
 
     async def _pass(self, name: str) -> None:
-        if self.crash_in is not None:
+        if self.crash_in is not None and (not self._crash_points or name in self._crash_points):
             self.crash_in -= 1
             if self.crash_in <= 0:
                 self.crashed_at = name

@@ -48,7 +48,7 @@ class Life:
         self.number = number
         self.loop = VirtualLoop(world.now_s)
         self.clock = WallClock(self.loop.time, lambda: world.offset_ms)
-        self.faults = Faults(self.loop, world.rng(f"database:{number}"), world.database_mood)
+        self.faults = Faults(self.loop, world.rng(f"database:{number}"), world.database_mood, world.crash_points)
         self.wire = Wire(world.discord, self.clock)
         self.agents = Agents(world.folder, self.clock, world.agent_log, world.rng(f"agents:{number}"), world.agent_moods)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -70,8 +70,8 @@ class Life:
             how = self.loop.run_until_complete(self._live())
         except Crash:
             world.note("crash", at=self.faults.crashed_at or f"step {self.loop.steps}")
-        except Stuck:
-            world.broken("stuck: nothing is ready and no timer is set")
+        except Stuck as stuck:
+            world.broken(f"liveness: {stuck}")
             how = "failed"
         except Exception:  # noqa: BLE001 - whatever it is, the seed is told with it
             world.broken(f"a fault of the program:\n{traceback.format_exc()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from bot.runtime.ports import Person
@@ -44,9 +44,21 @@ SCENES = {
 }
 
 
+#: Stories about one thing, in which faults of one kind come thick enough to meet each other.
+_THEMES: tuple[Mapping[str, int], ...] = (
+    {"words": 30, "burst": 10, "storm": 12, "crash": 10, "gateway": 8, "jump": 8, "stop": 5, "terminate": 3},
+    {"words": 30, "crash": 10, "jump": 8, "wake_now": 8, "cancel": 5, "stop": 5, "reset": 3, "remove": 5, "hour": 6, "forget_session": 6},
+    {"words": 15, "burst": 20, "piece": 4, "edit": 8, "delete": 8, "gateway": 15, "crash": 12, "terminate": 5, "stop": 8, "database": 6},
+    {"words": 30, "database": 20, "crash": 8, "press": 10, "stop": 5, "wake_now": 5, "kill_agent": 5, "forget_session": 3},
+)
+
+
 def write(world: World) -> None:
     """Fill the schedule."""
     draw = world.rng("story")
+    if world.scenes is SCENES and draw.random() < 0.6:
+        world.scenes = draw.choice(_THEMES)
+        world.discord.weather = Weather(lost=draw.choice((2, 15)), gone=draw.choice((2, 15)))
     scenes = list(world.scenes)
     if world.scenes is SCENES and draw.random() < 0.15:
         # A quiet story: no fault at all, so that what it finds is plain.
@@ -241,7 +253,7 @@ class Scene:
     def _crash(self, life: Life | None) -> None:
         if life is None:
             return
-        if self._draw.random() < 0.6:
+        if self._draw.random() < 0.6 or self._world.crash_points:
             life.faults.crash_in = self._draw.choice((1, 2, 3, 5, 8, 13, 21, 34))
         else:
             life.loop.crash_at = life.loop.steps + self._draw.randint(0, 600)

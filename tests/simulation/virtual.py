@@ -30,7 +30,11 @@ class Crash(BaseException):
 
 
 class Stuck(BaseException):
-    """Nothing is ready and no timer is set: everybody waits for ever."""
+    """Everybody waits for ever, or somebody runs in circles."""
+
+
+#: So many callbacks within one virtual second are a circle.
+_CIRCLE = 20_000
 
 
 class SimFuture(asyncio.Future[Any]):
@@ -64,6 +68,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._now_s = now_s
         self._numbers = itertools.count(1)
         self.steps = 0
+        self._second = (0, 0)
         self.crash_at: int | None = None
         #: Its tasks are being thrown away.
         self.dead = False
@@ -96,6 +101,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if not self.dead:
             super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
 
+    def _mind_circles(self) -> None:
+        second, since = self._second
+        if int(self._now_s) != second:
+            self._second = (int(self._now_s), self.steps)
+        elif self.steps - since > _CIRCLE:
+            raise Stuck(f"{_CIRCLE} callbacks within one second")
+
     def _write_to_self(self) -> None:
         """Nobody selects."""
 
@@ -107,7 +119,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         _drop_cancelled(timers)
         if not ready:
             if not timers:
-                raise Stuck
+                raise Stuck("nothing is ready and no timer is set")
             when_s = timers[0].when()
             if when_s > self._now_s:
                 self._now_s = max(when_s, self.quiet_until_s(when_s))
@@ -118,6 +130,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if ready:
             handle = ready.popleft()
             self.steps += 1
+            self._mind_circles()
             if not handle.cancelled():
                 handle._run()  # noqa: SLF001
 

@@ -32,7 +32,7 @@ from tests.simulation.virtual import Sources, simulated
 from tests.support.history import History
 
 #: Within so much virtual time everything has to come to rest once the faults have ended.
-_REST_S = 12 * 3600.0
+_REST_S = 4 * 3600.0
 #: A story that needs more lives has run away.
 _LIVES = 60
 _NOT_BOUND = ConversationId(0)
@@ -76,6 +76,8 @@ class World:
     #: What may happen, with its weights; and how many scenes there are, if the seed shall not say.
     scenes: Mapping[str, int] = field(default_factory=lambda: story.SCENES)
     length: int | None = None
+    #: The only commit points at which a process dies, if not all of them.
+    crash_points: frozenset[str] = frozenset()
     trace: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     #: True times at which the wall clock was moved, and whether it ever went backwards.
