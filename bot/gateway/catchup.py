@@ -76,6 +76,7 @@ class CatchUp:
                 # Bound for the first time: it begins now.
                 await self._bindings.conversation(line, last_seen_id=self._bindings.newest(line))
                 return True
+            line.bound = conversation is not None
             after = self._unbound_mark(line, marks) if conversation is None else conversation.last_seen_id
             if conversation is not None:
                 # The config may bind it to another project than before.

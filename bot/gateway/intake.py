@@ -29,9 +29,16 @@ log = structlog.get_logger(__name__)
 #: First and longest pause before a catch-up that failed is tried again.
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
+#: More doublings than the longest pause has; a channel may stay unreadable for weeks, and a float has an end.
+_DOUBLINGS: Final = 16
 _NOT_STORED: Final = "Nightporter cannot store messages at the moment. They stay here and are read again as soon as it can."
 _QUEUE_FULL: Final = "Too many messages wait for the agent here, so this one was not taken; `/queue list` shows them. Send it again later."
 _FILES_UNREAD: Final = "-# I see that a file is attached, but I cannot read files yet; the agent is told its name."
+
+
+def pause_s(failures: int) -> float:
+    """How long to wait after so many failed tries, before the next one."""
+    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * float(2 ** min(failures, _DOUBLINGS)))
 
 
 class Intake:
@@ -148,7 +155,7 @@ class Intake:
             if isinstance(item, Heard) and item.kind == "own" and item.nonce is not None:
                 # A receipt that somebody may be waiting for does not wait for the catch-up.
                 await self._backend.echo(item.nonce, item.message_id, item.channel_id)
-            if line.session != session and await self._catch_up.run(line):
+            if line.session != session and not self._threads_behind(line) and await self._catch_up.run(line):
                 line.session = session
             elif line.session != session:
                 self._again_later(line)
@@ -158,6 +165,7 @@ class Intake:
             line.trouble_told = False
             if line.session == session:
                 line.failures = 0
+                self._let_channel_on(line)
         except Impossible:
             raise
         except StorageError as error:
@@ -188,7 +196,7 @@ class Intake:
         if conversation is None:
             line.seen_id = max(line.seen_id, heard.message_id)
             return
-        caught_up = source == "live" and line.session == self._session
+        caught_up = source == "live" and self._up_to_date(line)
         result = await self._backend.accept(
             Incoming(
                 conversation_id=conversation.id,
@@ -221,12 +229,33 @@ class Intake:
         if level(self._settings.access, self._settings.discord.guilds, caller) < Level.MEMBER:
             return None
         # A thread becomes a conversation with the first message in it that is for the agent.
-        return await self._bindings.conversation(line, last_seen_id=heard.message_id - 1)
+        conversation = await self._bindings.conversation(line, last_seen_id=heard.message_id - 1)
+        line.bound = conversation is not None
+        return conversation
+
+    def _threads_behind(self, line: Line) -> bool:
+        """Whether one of the channel's threads may hold a message that is not stored.
+
+        Until somebody speaks to the agent there, a thread has no mark but its channel's, so that one must not pass it: whoever is
+        killed in between would never look there again.
+        """
+        threads = (thread for thread in self._lines.of_parent(line.channel_id) if not thread.bound)
+        return any(thread.items or thread.task is not None or thread.session != self._session for thread in threads)
+
+    def _up_to_date(self, line: Line) -> bool:
+        """Whether everything before a live message of this channel is stored, so that its mark may move."""
+        return line.session == self._session and not self._threads_behind(line)
+
+    def _let_channel_on(self, thread: Line) -> None:
+        """A thread is read: its channel, which may wait for that, looks again."""
+        channel = self._lines.get(thread.parent_id) if thread.parent_id is not None and not thread.items else None
+        if channel is not None and channel.session != self._session:
+            self._lines.feed(channel, Look())
 
     async def _tell_seen(self, line: Line) -> None:
         """Move the mark past messages that are no prompts: once for many, since a mark that lags only costs a second look."""
         seen_id, line.seen_id = line.seen_id, 0
-        if not seen_id or line.session != self._session:
+        if not seen_id or not self._up_to_date(line):
             return
         conversation = await self._backend.conversation(line.channel_id)
         if conversation is not None and seen_id > conversation.last_seen_id:
@@ -242,11 +271,11 @@ class Intake:
     def _again_later(self, line: Line) -> None:
         if line.retry is not None and not line.retry.done():
             return
-        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**line.failures)
+        pause = pause_s(line.failures)
         line.failures += 1
 
         async def again() -> None:
-            await self._clock.sleep(pause_s)
+            await self._clock.sleep(pause)
             self._lines.feed(line, Look())
 
         line.retry = asyncio.create_task(again(), name=f"intake-retry-{line.channel_id}")

@@ -49,6 +49,8 @@ class Line:
     parent_id: int | None
     session: int = 0
     items: deque[Item] = field(default_factory=deque)
+    #: It is a conversation, with a mark of its own.
+    bound: bool = False
     #: Newest message that was looked at and is no prompt; told to storage when the line is empty.
     seen_id: int = 0
     task: asyncio.Task[None] | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.gateway.intake import pause_s
+from bot.loopback.discord import Code
 from storage.errors import NotStored
 from storage.models import Rules
 from storage.states import PromptState
@@ -186,6 +188,29 @@ async def test_a_thread_is_read_back_although_its_channel_was_caught_up_before_i
     await hotel.up()
     await hotel.backend.until(lambda: len(hotel.backend.accepted) == 2)
     assert {heard.text for heard in hotel.backend.accepted} == {"in the thread", "in the channel, later"}
+
+
+async def test_a_channel_is_not_read_past_a_thread_that_could_not_be_read_before_the_process_was_killed(hotel: Hotel) -> None:
+    await hotel.up()
+    thread = await hotel.people.create_thread(hotel.channel, hotel.alice, "new")
+    await hotel.down()
+    await hotel.say(f"{hotel.me} in the thread", channel=thread)
+    later = await hotel.say(f"{hotel.me} in the channel, later")
+    unreadable = hotel.discord.faults.refuse("GET", f"/channels/{thread.id}/messages", Code.MISSING_ACCESS, times=1_000)
+    await hotel.start()
+    await hotel.discord.log.wait_for(lambda _: unreadable.hits > 0)
+    await hotel.say(f"{hotel.me} live")
+    await hotel.backend.until(lambda: "live" in {heard.text for heard in hotel.backend.accepted})
+    assert await hotel.mark() < later.id
+    await hotel.kill()
+    unreadable.lift()
+    await hotel.up()
+    await hotel.backend.until(lambda: len(hotel.backend.accepted) == 2)
+    assert [heard.text for heard in hotel.backend.accepted] == ["in the thread", "in the channel, later"]
+
+
+def test_a_channel_that_cannot_be_read_for_weeks_is_tried_again_and_again() -> None:
+    assert [pause_s(failures) for failures in (0, 1, 5, 6, 100_000)] == [1, 2, 32, 60, 60]
 
 
 async def test_a_role_that_was_taken_away_counts_at_the_next_reading(hotel: Hotel) -> None:
