@@ -48,3 +48,7 @@ sim *arguments:
 # The same with 2,000 seeds; takes long.
 sim-full *arguments:
     .venv/bin/python -m tests.simulation --seeds 2000 {{arguments}}
+
+# The real process killed at random instants while people talk, then every promise: `just storm --kills 200 --seed 7 --agent real`.
+storm *arguments:
+    .venv/bin/python -m tests.crash.storm {{arguments}}

@@ -1,0 +1,80 @@
+"""Accounts for every message that people wrote during a storm: answered once, or visibly not answered for a reason somebody gave."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from storage.models import PartKind, Prompt, Run
+from storage.states import ContinuationState, PartState, PromptState, RunState
+from tests.support.history import History
+
+
+@dataclass
+class Told:
+    """One message: the word that its answer has (a new one with each edit), and whether anybody asked to end it."""
+
+    message_id: int
+    channel_id: int
+    words: list[str] = field(default_factory=list)
+    #: It was deleted, or a command that may have ended it was given in its channel.
+    commanded: bool = False
+
+
+def unaccounted(history: History, told: Iterable[Told]) -> list[str]:
+    """Each message that has no right end, as a sentence."""
+    prompts = {prompt.message_id: prompt for prompt in history.rows.prompts if prompt.message_id is not None}
+    posted = Counter(word for record in history.posted() for word in re.findall(r"\b[sw]?m\d+x\b", record.text or ""))
+    found = [f"P6: {word} was posted {count} times" for word, count in posted.items() if count > 1 and not word.startswith("w")]
+    for one in told:
+        prompt = prompts.get(one.message_id)
+        if prompt is not None:
+            found += _ended(history, one, prompt, posted)
+    return found + list(_waits(history))
+
+
+def _ended(history: History, told: Told, prompt: Prompt, posted: Counter[str]) -> Iterator[str]:
+    times = sum(posted[word] for word in told.words)
+    name = f"message {told.message_id} ({'/'.join(told.words)})"
+    run = history.run(prompt.run_id)
+    match prompt.state:
+        case PromptState.WITHDRAWN:
+            if not told.commanded:
+                yield f"P1: {name} was withdrawn and nobody asked for it"
+            if times:
+                yield f"P1: {name} was withdrawn and answered"
+        case PromptState.SETTLED if run is not None:
+            yield from _answered(history, name, run, times)
+        case _:
+            yield f"P1: {name} is {prompt.state} without a run"
+
+
+def _answered(history: History, name: str, run: Run, times: int) -> Iterator[str]:
+    parts = [part for part in history.rows.parts if part.run_id == run.id]
+    lost = [part for part in parts if part.kind is not PartKind.NOTICE and part.state is not PartState.DELIVERED]
+    if times > 1:
+        yield f"P6: {name} was answered {times} times"
+    if run.state is RunState.SUCCEEDED and times != 1 and not lost and run.skipped_why is None:
+        yield f"P6: {name} was answered {times} times by run {run.id}, which succeeded"
+    notices = [part for part in history.rows.parts if part.kind is PartKind.NOTICE and _about(part.components, part.run_id, run.id)]
+    if run.state in {RunState.INTERRUPTED, RunState.FAILED} and not any(part.state is PartState.DELIVERED for part in notices):
+        yield f"P3: run {run.id} of {name} is {run.state} ({run.ended_why}) and nobody was told"
+
+
+def _about(components: str | None, run_id: int | None, wanted: int) -> bool:
+    return run_id == wanted or f':{wanted}"' in (components or "")
+
+
+def _waits(history: History) -> Iterator[str]:
+    """A wait that fired ran once; one that did not has a reason."""
+    for wait in history.rows.continuations:
+        wakes = [prompt for prompt in history.rows.prompts if prompt.continuation_id == wait.id]
+        runs = [run for prompt in wakes if (run := history.run(prompt.run_id)) is not None and run.dispatched_ms is not None]
+        if wait.state is ContinuationState.DISPATCHED and len(runs) != 1:
+            yield f"P4: c{wait.id} was dispatched and has {len(runs)} runs"
+        if wait.state is not ContinuationState.DISPATCHED and runs:
+            yield f"P4: c{wait.id} is {wait.state} and has run {runs[0].id}"
+        if wait.state in {ContinuationState.CANCELLED, ContinuationState.FAILED, ContinuationState.DROPPED} and not wait.ended_why:
+            yield f"P4: c{wait.id} is {wait.state} without a reason"
