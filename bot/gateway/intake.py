@@ -220,10 +220,7 @@ class Intake:
 
     async def _for_agent(self, line: Line, heard: Heard) -> Conversation | None:
         """The conversation that the message goes into; None if it is not for the agent."""
-        binding = self._bindings.binding(line.channel_id, line.parent_id)
-        if heard.kind != "person" or not heard.text or binding is None:
-            return None
-        if not heard.addressed and binding.listen != "all":
+        if not self._meant(line, heard):
             return None
         caller = heard.caller if heard.caller is not None else await self._catch_up.caller(heard)
         if level(self._settings.access, self._settings.discord.guilds, caller) < Level.MEMBER:
@@ -232,6 +229,13 @@ class Intake:
         conversation = await self._bindings.conversation(line, last_seen_id=heard.message_id - 1)
         line.bound = conversation is not None
         return conversation
+
+    def _meant(self, line: Line, heard: Heard) -> bool:
+        """Whether it is for the agent, if its author may speak to it."""
+        binding = self._bindings.binding(line.channel_id, line.parent_id)
+        if heard.kind != "person" or not heard.text or binding is None:
+            return False
+        return heard.addressed or binding.listen == "all"
 
     def _threads_behind(self, line: Line) -> bool:
         """Whether one of the channel's threads may hold a message that is not stored.
@@ -282,7 +286,7 @@ class Intake:
 
     async def _tell_trouble(self, line: Line, item: Item) -> None:
         """One visible line for each outage, to those only who would have been answered."""
-        if line.trouble_told or not isinstance(item, Heard) or item.kind != "person" or not item.addressed or item.caller is None:
+        if line.trouble_told or not isinstance(item, Heard) or item.caller is None or not self._meant(line, item):
             return
         if level(self._settings.access, self._settings.discord.guilds, item.caller) >= Level.MEMBER:
             line.trouble_told = True

@@ -160,6 +160,16 @@ async def test_our_own_message_comes_back_as_a_receipt_and_is_no_prompt(hotel: H
     assert hotel.backend.accepted == []
 
 
+async def test_where_every_message_is_heard_everybody_is_told_that_it_could_not_be_stored(hotel: Hotel) -> None:
+    hotel.listen = "all"
+    await hotel.up()
+    hotel.backend.failures.append(NotStored("disk full"))
+    first = await hotel.say("first")
+    told = await hotel.people.wait_message(hotel.channel)
+    assert told.reply_to == first.id
+    assert "cannot store" in told.content
+
+
 async def test_what_could_not_be_stored_is_fetched_again_and_not_lost(hotel: Hotel) -> None:
     await hotel.up()
     hotel.backend.failures.append(NotStored("disk full"))
