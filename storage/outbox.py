@@ -54,9 +54,14 @@ class Outbox:
         query = PARTS.light().where(parts.c.conversation_id == conversation_id, OPEN_PARTS)
         return await self._reader.all(PARTS, query.order_by(parts.c.seq))
 
-    async def posted_since(self, conversation_id: ConversationId, since_ms: int) -> tuple[Part, ...]:
-        """What is known to be in the channel since then, in order: those messages of its history are accounted for."""
-        mine = and_(parts.c.conversation_id == conversation_id, parts.c.message_id.is_not(None), parts.c.delivered_ms >= since_ms)
+    async def posted_before(self, conversation_id: ConversationId, seq: int) -> Part | None:
+        """The last part before that one whose message is known; parts are posted in order, so its message is the older one."""
+        mine = and_(parts.c.conversation_id == conversation_id, parts.c.seq < seq, parts.c.message_id > 0)
+        return await self._reader.one(PARTS, PARTS.light().where(mine).order_by(parts.c.seq.desc()))
+
+    async def posted_from(self, conversation_id: ConversationId, seq: int) -> tuple[Part, ...]:
+        """The parts from that one on whose messages are known, in order: those of the channel's history are accounted for."""
+        mine = and_(parts.c.conversation_id == conversation_id, parts.c.seq >= seq, parts.c.message_id.is_not(None))
         return await self._reader.all(PARTS, PARTS.light().where(mine).order_by(parts.c.seq))
 
     async def troubled(self, conversation_id: ConversationId, limit: int) -> tuple[Part, ...]:

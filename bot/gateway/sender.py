@@ -163,7 +163,7 @@ class Sender:
         }
         return sentences.get(error.code, f"Discord refuses it in {name}: {self._mask(error.text)[:200]} ({error.status}, {error.code})")
 
-    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | Rejected | None:
+    async def history(self, channel_id: int, after_id: int, after_ms: int = 0) -> tuple[Posted, ...] | Rejected | None:
         """See `Chat.history`."""
         refuse_in_transaction("reading a channel")
         client = self._client()
@@ -171,7 +171,7 @@ class Sender:
             return None
         me = client.user.id
         # One less: a message of that very millisecond counts.
-        after = discord.Object(max(0, snowflake_of(after_ms) - 1))
+        after = discord.Object(after_id or max(0, snowflake_of(after_ms) - 1))
         found: list[Posted] = []
         try:
             async with asyncio.timeout(_HISTORY_DEADLINE_S):

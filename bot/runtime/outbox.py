@@ -231,8 +231,10 @@ class _Attempt:
         services, by = self._services, self._services.instance
         if not services.chat.ready:
             return None
+        before = await services.ledger.keep_reading(lambda: services.store.outbox.posted_before(part.conversation_id, part.seq))
+        after_id = await self._older_than(part, before)
         after_ms = (part.first_attempt_ms or part.queued_ms) - _HISTORY_SLACK_MS
-        history = await services.chat.history(self._channel_id, after_ms)
+        history = await services.chat.history(self._channel_id, after_id, after_ms)
         if history is None and services.clock.now_ms() - part.queued_ms <= services.store.rules.words_expire_ms:
             # An outage: what the history will say once it can be read decides, and later parts wait as they do for an answer.
             self._senders.failed(services, self._channel_id)
@@ -242,7 +244,8 @@ class _Attempt:
             await self._do(Undecided(by, part.id, part.attempt, f"no answer, and the channel's history cannot be read{why}"))
             log.warning("part.unknown", part=part.id, run=part.run_id)
             return None
-        known = await services.ledger.keep_reading(lambda: services.store.outbox.posted_since(part.conversation_id, after_ms))
+        first = 0 if before is None else before.seq
+        known = await services.ledger.keep_reading(lambda: services.store.outbox.posted_from(part.conversation_id, first))
         match reconcile.look(part, history, known):
             case reconcile.Found(message_id):
                 await self._do(Receipt(by, part.id, message_id))
@@ -258,6 +261,17 @@ class _Attempt:
                 log.info("part.not_in_history", part=part.id, refused=isinstance(outcome, Refusal))
                 part_now = await self._read()
                 return part_now if part_now is not None and part_now.state is PartState.SENDING and isinstance(outcome, Done) else None
+
+    async def _older_than(self, part: Part, before: Part | None) -> int:
+        """The newest message that is surely older than the part; 0 if none is known.
+
+        Clocks are no measure: ours may be hours off the chat service's, and then a look since our time of the first attempt
+        would miss a message that is there, and post it twice.
+        """
+        services, run_id = self._services, part.run_id
+        answered = () if run_id is None else await services.ledger.keep_reading(lambda: services.store.prompts.of_run(run_id))
+        known = [part.reply_to_id or 0, *(prompt.message_id or 0 for prompt in answered)]
+        return max(known if before is None else [before.message_id or 0, *known])
 
     async def _read(self) -> Part | None:
         services = self._services

@@ -80,8 +80,11 @@ class Chat(Protocol):
         """
         ...
 
-    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | Rejected | None:
-        """Our own messages since then, oldest first and complete; None if that cannot be read now, `Rejected` if it never can."""
+    async def history(self, channel_id: int, after_id: int, after_ms: int = 0) -> tuple[Posted, ...] | Rejected | None:
+        """Our own messages behind that one, oldest first and complete; None if that cannot be read now, `Rejected` if it never can.
+
+        `after_id` 0: no message is known to be older, and only our clock says since when (`after_ms`).
+        """
         ...
 
     async def typing(self, channel_id: int) -> None:

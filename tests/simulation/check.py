@@ -100,6 +100,8 @@ def _people_are_told(_world: World, history: promises.History) -> Iterator[str]:
             yield f"P3: run {run.id} ended {run.state}, and nobody was told"
 
 
+_KEPT = re.compile(r"kept as o(\d+)")
+_NOT_DELIVERED = {PartState.FAILED, PartState.EXPIRED, PartState.WITHDRAWN}
 _LINE = re.compile(r"^\[(delivered|sending|delayed|unknown|not delivered)\] (.*)$")
 
 
@@ -135,8 +137,7 @@ def _journal_place(history: promises.History, run: Run) -> int:
 def _lines_true(
     history: promises.History, last: Run, turn: Turn, lines: list[tuple[str, str]], posted: dict[int | None, int]
 ) -> Iterator[str]:
-    parts = [p for p in history.rows.parts if p.run_id == last.id]
-    answer = [p for p in parts if p.kind is PartKind.ANSWER]
+    answer = _answers(history, last)
     for word, rest in lines:
         if word == "delivered" and rest.startswith("nothing: kept private"):
             if last.skipped_why is None or answer:
@@ -145,15 +146,26 @@ def _lines_true(
             if answer:
                 yield f"P6: the agent was told that run {last.id} had no answer"
         elif word == "delivered" and rest.startswith("your reply →"):
-            for part in answer:
-                if part.state is not PartState.DELIVERED or (part.message_id and posted.get(part.message_id, 1 << 62) > turn.at_ms):
-                    yield f"P6: run {last.id}'s answer was told as delivered, and part {part.id} was not in the channel"
-            if f"({len(answer)} message" not in rest:
-                yield f"P6: run {last.id}'s answer has {len(answer)} parts, and the agent was told {rest!r}"
-        elif word == "not delivered":
-            states = {PartState.FAILED, PartState.EXPIRED, PartState.WITHDRAWN}
-            if not any(p.state in states for p in parts):
-                yield f"P6: the agent was told {rest!r} of run {last.id}, all of whose parts came through"
+            if not _told_rightly(answer, rest, turn, posted):
+                yield f"P6: run {last.id}'s answer of {len(answer)} parts was told as {rest!r}, and not all were in the channel"
+        elif word == "not delivered" and (kept := _KEPT.search(rest)) is not None:
+            part = next((p for p in history.rows.parts if p.id == int(kept[1])), None)
+            if part is None or part.state not in _NOT_DELIVERED:
+                yield f"P6: the agent was told {rest!r}, and that part is {part.state if part else 'not there'}"
+        elif word == "delivered" and rest.startswith("your earlier reply →"):
+            earlier = [_answers(history, run) for run in history.rows.runs if run.session_id == last.session_id and run.id < last.id]
+            if not any(_told_rightly(answer, rest, turn, posted) for answer in earlier):
+                yield f"P6: the agent was told {rest!r}, which is true of no earlier turn"
+
+
+def _answers(history: promises.History, run: Run) -> list[Part]:
+    return [p for p in history.rows.parts if p.run_id == run.id and p.kind is PartKind.ANSWER]
+
+
+def _told_rightly(answer: list[Part], told: str, turn: Turn, posted: dict[int | None, int]) -> bool:
+    """Whether "delivered" was true when the prompt came: as many messages, and all in the channel."""
+    in_channel = all(p.state is PartState.DELIVERED and posted.get(p.message_id, 1 << 62) <= turn.at_ms for p in answer)
+    return in_channel and f"({len(answer)} message" in told
 
 
 def _at_rest(world: World, history: promises.History) -> Iterator[str]:

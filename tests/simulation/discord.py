@@ -202,14 +202,14 @@ class Wire(FakeChat):
     def _post(self, part: Part) -> Message:
         return self._discord.post(part)
 
-    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | Rejected | None:
+    async def history(self, channel_id: int, after_id: int, after_ms: int = 0) -> tuple[Posted, ...] | Rejected | None:
         discord = self._discord
         await asyncio.sleep(discord.random.uniform(0.05, 1.0))
         if not self.ready or discord.chance(discord.weather.unreadable):
             discord.ever_unreadable = True
             return None
         self.messages = [m for m in discord.bot if m.channel_id == channel_id]
-        return await super().history(channel_id, after_ms)
+        return await super().history(channel_id, after_id, after_ms)
 
     async def seen(self, channel_id: int, message_id: int) -> None:
         await super().seen(channel_id, message_id)

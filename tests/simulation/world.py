@@ -32,7 +32,7 @@ from tests.simulation.virtual import Sources, simulated
 from tests.support.history import History
 
 #: Within so much virtual time everything has to come to rest once the faults have ended.
-_REST_S = 4 * 3600.0
+_REST_S = 8 * 3600.0
 #: A story that needs more lives has run away.
 _LIVES = 60
 _NOT_BOUND = ConversationId(0)

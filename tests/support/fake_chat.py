@@ -18,6 +18,8 @@ from storage.models import Part
 
 _LONGEST = 2_000
 _LONGEST_NONCE = 25
+#: Ids grow with time: what the bot posts is newer than what it answers.
+_FIRST_ID = 1_000_000_000_000
 #: "The past few minutes" (developer docs, Create Message).
 NONCE_WINDOW_S = 180.0
 
@@ -87,11 +89,11 @@ class FakeChat:
         for known in self.messages:
             if known.nonce == part.nonce and known.channel_id == part.channel_id and now_s - known.at_s < NONCE_WINDOW_S:
                 return known
-        made = Message(10_000 + len(self.messages), part.channel_id, part.text.strip(), part.nonce, part, now_s, self.clock.now_ms())
+        made = Message(_FIRST_ID + len(self.messages), part.channel_id, part.text.strip(), part.nonce, part, now_s, self.clock.now_ms())
         self.messages.append(made)
         return made
 
-    async def history(self, channel_id: int, after_ms: int) -> tuple[Posted, ...] | Rejected | None:
+    async def history(self, channel_id: int, after_id: int, after_ms: int = 0) -> tuple[Posted, ...] | Rejected | None:
         refuse_in_transaction("reading a channel")
         if self.history_unreadable:
             return Rejected(f"no access to {self.channel_name(channel_id)}")
@@ -102,7 +104,7 @@ class FakeChat:
         return tuple(
             Posted(m.id, m.text, m.part.reply_to_id, m.created_ms)
             for m in self.messages
-            if m.channel_id == channel_id and m.created_ms >= after_ms
+            if m.channel_id == channel_id and (m.id > after_id if after_id else m.created_ms >= after_ms)
         )
 
     async def typing(self, channel_id: int) -> None:

@@ -198,9 +198,12 @@ async def test_history_is_our_own_messages_oldest_first_and_all_of_them(hotel: H
     assert isinstance(found, tuple)
     assert [(row.message_id, row.text) for row in found] == [(row.id, row.content) for row in bots(hotel)]
     last = found[-1]
-    newest = await hotel.gateway.chat.history(hotel.channel.id, last.created_ms)
+    newest = await hotel.gateway.chat.history(hotel.channel.id, 0, last.created_ms)
     assert isinstance(newest, tuple)
     assert [row.text for row in newest][-1:] == ["2"]
+    behind = await hotel.gateway.chat.history(hotel.channel.id, found[0].message_id)
+    assert isinstance(behind, tuple)
+    assert [row.text for row in behind] == ["1", "2"]
 
 
 async def test_a_history_that_cannot_be_read_is_none_and_not_empty(hotel: Hotel) -> None:

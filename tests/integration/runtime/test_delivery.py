@@ -75,6 +75,24 @@ async def test_after_the_window_the_history_shows_that_it_arrived_and_nothing_is
         assert house.words() == ["once"]
 
 
+class _Ahead(SystemClock):
+    """A machine whose clock is three hours fast."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 3 * 3_600_000
+
+
+async def test_a_clock_far_ahead_of_the_chats_does_not_hide_what_was_posted(tmp_path: Path) -> None:
+    chat = FakeChat(SystemClock())
+    async with House(tmp_path, rules=SHORT_WINDOW, config=LATE, clock=_Ahead(), chat=chat) as house:
+        chat.faults = ["lost"]
+        await house.say("say once")
+        run = await house.run(0, RunState.SUCCEEDED)
+        (part,) = await _ended(house, run.id)
+        assert part.state is PartState.DELIVERED
+        assert house.words() == ["once"]
+
+
 async def test_after_the_window_what_the_history_does_not_show_is_posted_with_a_new_nonce(tmp_path: Path) -> None:
     async with House(tmp_path, rules=SHORT_WINDOW, config=LATE) as house:
         house.chat.fault_of = lambda part: "gone" if part.generation == 1 else None
