@@ -43,6 +43,9 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 #: A sweep or a last kill gives up after this long and says what is left. Shorter than the adapter's patience.
 _SWEEP_S = 3.0
 
+#: Tries to catch an orphan that flees by forking before everything is looked at again.
+_BURST = 500
+
 #: A client that connects and says nothing must not hold up the sweep of another.
 _CLIENT_S = 0.2
 
@@ -217,16 +220,37 @@ class Launcher:
                 found.discard(self._agent.pid)
             return found
 
-        return procs.kill_until_none(select, _SWEEP_S, self._reap)
+        return procs.kill_until_none(select, _SWEEP_S, self._end_orphans)
 
-    def _reap(self) -> None:
+    def _end_orphans(self) -> int:
+        """Kill and reap our children but the agent, as quickly as they come: what flees by forking is faster than a pass over /proc.
+
+        How many children have ended. A child's pid cannot be used again before it is reaped here.
+        """
+        ended = self._reap()
+        for _ in range(_BURST):
+            orphans = procs.children(os.getpid())
+            if self._agent is not None and not self._dying:
+                orphans.discard(self._agent.pid)
+            if not orphans:
+                break
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            ended += self._reap()
+        return ended
+
+    def _reap(self) -> int:
+        """Reap the children that have ended, orphans of the agent among them; how many there were."""
+        count = 0
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return count
             if pid == 0:
-                return
+                return count
+            count += 1
             # Until it is reaped here the agent's pid cannot be used again, so comparing it is enough.
             if self._agent is not None and pid == self._agent.pid:
                 self._status = status

@@ -20,8 +20,8 @@ MARK = "NIGHTPORTER_MARK"
 #: How long one killed process may take to disappear before it is looked for again.
 _PAUSE_S = 0.004
 
-#: Clean passes in a row before "none left" is believed: a process that forks and ends while /proc is being read can hide
-#: its child from one pass, but the child has a later pid or is a child of the subreaper in the next one.
+#: Clean passes in a row before "none left" is believed: a process that forks and ends while /proc is being read hides its child
+#: from that pass. A subreaper sees every such end (its own children die), so for it two passes without one prove that none is left.
 _CLEAN_PASSES = 2
 
 
@@ -83,6 +83,15 @@ def descendants(root: int, processes: Mapping[int, Proc]) -> set[int]:
     return found
 
 
+def children(pid: int) -> set[int]:
+    """The children of a process with one thread, the ended ones too; empty where the kernel does not list them (proc(5))."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
+            return {int(child) for child in file.read().split()}
+    except OSError:
+        return set()
+
+
 def marked(mark: str, processes: Mapping[int, Proc]) -> set[int]:
     """The pids that were started with `NIGHTPORTER_MARK=mark` in their environment.
 
@@ -124,12 +133,11 @@ def kill(proc: Proc) -> None:
         os.close(fd)
 
 
-def kill_until_none(
-    select: Callable[[Mapping[int, Proc]], set[int]], deadline_s: float, between: Callable[[], None] = lambda: None
-) -> set[int]:
+def kill_until_none(select: Callable[[Mapping[int, Proc]], set[int]], deadline_s: float, reap: Callable[[], int] = lambda: 0) -> set[int]:
     """Kill what `select` finds, again and again, until nothing that runs is found; return what is left at the deadline.
 
-    `between` is called after each pass (the launcher reaps there). An empty answer was confirmed by a second full pass.
+    `reap` is called after each pass and says how many children have ended: a pass in which one ended is not clean, since it may
+    have left a child behind where the pass had looked already. An empty answer was confirmed by a second full pass.
     """
     end = time.monotonic() + deadline_s
     clean = 0
@@ -138,8 +146,8 @@ def kill_until_none(
         left = {pid for pid in select(processes) if processes[pid].runs}
         for pid in left:
             kill(processes[pid])
-        between()
-        clean = 0 if left else clean + 1
+        ended = reap()
+        clean = 0 if left or ended else clean + 1
         if clean >= _CLEAN_PASSES:
             return set()
         if time.monotonic() >= end:

@@ -23,9 +23,10 @@ PYTHON = f"{sys.executable} -I -S -c"
 SLEEP = f"""{PYTHON} 'import time; up = open("up", "a"); up.write("x"); up.flush(); time.sleep(600)' """
 
 #: Forks and ends again and again, so that a single look at /proc can miss it.
+#: Bounded, so that a broken sweep does not harm the machine.
 HOPPER = f"""{PYTHON} 'import os, sys
 sys.stdout.close()
-while True:
+for _ in range(20_000):
     if os.fork():
         os._exit(0)' """
 
