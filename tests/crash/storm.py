@@ -27,9 +27,8 @@ import structlog
 from bot.demo import leftovers
 from bot.demo.events import Event
 from bot.loopback.discord import ApiError, CannotInvokeError, Channel, Message, Record
-from storage.models import Snapshot
-from storage.states import ACTIVE_RUN, LIVE_CONTINUATION, OPEN_PART, PromptState
 from tests.crash.account import Told, unaccounted
+from tests.crash.rest import aside, descriptors, quiet
 from tests.crash.weather import Weather
 from tests.support.history import violations
 from tests.support.porter import Porter
@@ -287,7 +286,7 @@ class Storm:
         await porter.kill()
         await porter.start()
         try:
-            await porter.recorder.until(lambda: True if _quiet(porter.recorder.rows) else None, "everything is at rest", _CALM_S)
+            await porter.recorder.until(lambda: True if quiet(porter.recorder.rows) else None, "everything is at rest", _CALM_S)
             outcome.broken += await self._leaks()
         except Exception as error:  # noqa: BLE001 - told in the account, with the rest of it
             outcome.broken.append(f"P8: it does not come to rest: {error!r}")
@@ -315,9 +314,9 @@ class Storm:
         # The first of them fill the pools: of connections, and of warm agents.
         few = min(6, self.outcome.kills)
         await self._ask_calmly(range(few))
-        before = _descriptors(porter.process.pid)
+        before = descriptors(porter.process.pid)
         await self._ask_calmly(range(few, 2 * few))
-        after = _descriptors(porter.process.pid)
+        after = descriptors(porter.process.pid)
         grown = [f"P12: {after} file descriptors are open, {before} were {few} messages before"] if after > before + _FD_SLACK else []
         return grown + [f"P6: calm{n}y was said {times} times" for n in range(2 * few) if (times := porter.said(f"calm{n}y")) != 1]
 
@@ -330,7 +329,7 @@ class Storm:
             await porter.recorder.until(partial(self._answered, asked), f"an answer to {asked}", _CALM_S)
 
     def _answered(self, word: str) -> bool:
-        return self._porter.said(word) > 0 and _quiet(self._porter.recorder.rows)
+        return self._porter.said(word) > 0 and quiet(self._porter.recorder.rows)
 
     def _checked(self) -> list[str]:
         porter = self._porter
@@ -344,36 +343,18 @@ class Storm:
         history = replace(porter.history(), heard=heard)
         # Courtesies (no promise is about them) have no nonce of ours.
         nonces = {part.nonce for part in history.rows.parts}
-        known = [one for one in history.discord if not (one.kind == "message.create" and one.bot and _aside(one, nonces))]
+        known = [one for one in history.discord if not (one.kind == "message.create" and one.bot and aside(one, nonces))]
         history = replace(history, discord=known)
         return violations(history) + unaccounted(history, self._told.values())
 
 
-def _aside(record: Record, nonces: set[str]) -> bool:
-    """A line that the bot said without the outbox. discord.py gives its own nonce, a number, to none of them."""
-    return record.nonce not in nonces and record.interaction_id is None and (record.nonce is None or record.nonce.isdigit())
-
-
-def _quiet(rows: Snapshot) -> bool:
-    return not (
-        any(run.state in ACTIVE_RUN for run in rows.runs)
-        or any(prompt.state in {PromptState.WAITING, PromptState.TAKEN} for prompt in rows.prompts)
-        or any(part.state in OPEN_PART for part in rows.parts)
-        or any(wait.state in LIVE_CONTINUATION for wait in rows.continuations)
-    )
-
-
-def _descriptors(pid: int) -> int:
-    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-
-
 async def storm(folder: Path, *, kills: int, seed: int, agent: Agent = "scripted") -> Outcome:
     """Play one."""
-    before = _descriptors(os.getpid())
+    before = descriptors(os.getpid())
     (folder / "annex").mkdir()
     async with Porter(folder, agent=agent, config=extra_config()) as porter:
         outcome = await Storm(porter, seed, agent).run(kills)
-    after = _descriptors(os.getpid())
+    after = descriptors(os.getpid())
     if after > before + _FD_SLACK:
         outcome.broken.append(f"P12: {after - before} descriptors of the stage are still open")
     return outcome

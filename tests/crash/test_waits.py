@@ -56,6 +56,7 @@ async def test_a_wait_that_was_not_stored_is_none_and_a_stored_one_whose_run_die
         porter.assert_kept()
 
 
+@pytest.mark.ci
 @pytest.mark.real_cli
 async def test_the_same_holds_for_the_real_program(tmp_path: Path) -> None:
     async with Porter(tmp_path, agent="real") as porter:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.simulation.world import run_seed
 
-#: Few enough for every run of the tests; the recipes play the others.
-SEEDS = range(1, 13)
+#: Few enough for every run of the tests; .ci/run plays some more, the recipes the others.
+SEEDS = [*range(1, 6), *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(6, 41))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -22,6 +22,7 @@ def test_promises_hold_whatever_goes_wrong(seed: int) -> None:
     assert not ended.broken, f"replay: python -m tests.simulation --seed {seed} --trace\n{told}"
 
 
+@pytest.mark.ci
 def test_the_same_seed_gives_the_same_history_in_another_process() -> None:
     here = run_seed(9).digest
     # Another order of everything that Python hashes by itself.
@@ -31,5 +32,6 @@ def test_the_same_seed_gives_the_same_history_in_another_process() -> None:
     assert f"seed 9: {here}" in there.stdout
 
 
+@pytest.mark.ci
 def test_another_seed_gives_another_history() -> None:
-    assert run_seed(3).digest != run_seed(4).digest
+    assert run_seed(1).digest != run_seed(2).digest
