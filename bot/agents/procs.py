@@ -34,11 +34,13 @@ class Proc(NamedTuple):
     state: str
     #: Clock ticks since boot; with the pid and the boot id it names one process for ever.
     start: int
+    #: Threads that have not ended yet; a killed process still holds its files until the last one has.
+    threads: int
 
     @property
     def runs(self) -> bool:
-        """False for what has ended and only waits to be reaped."""
-        return self.state not in {"Z", "X", "x"}
+        """False for what has ended and only waits to be reaped. A first thread that has ended is a zombie while others work on."""
+        return self.state not in {"Z", "X", "x"} or self.threads > 1
 
 
 def boot_id() -> str:
@@ -56,7 +58,7 @@ def read(pid: int) -> Proc | None:
         return None
     # The name (field 2) may hold spaces and parentheses: the fields after it begin behind the last ")".
     fields = raw[raw.rindex(b")") + 2 :].split()
-    return Proc(pid, int(fields[1]), fields[0].decode("ascii"), int(fields[19]))
+    return Proc(pid, int(fields[1]), fields[0].decode("ascii"), int(fields[19]), int(fields[17]))
 
 
 def table() -> dict[int, Proc]:

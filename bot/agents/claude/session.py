@@ -45,6 +45,8 @@ log = structlog.get_logger()
 #: An idle program writes its transcript and ends within 0.05 s of the end of its input; it gets this long.
 _GRACE_S = 1.5
 
+#: Turns of the event loop from the death of a process to its pipes being closed: end of file, then the lost connection.
+_LOOKS = 4
 #: The SDK's own disconnect takes this long at most once the process is dead.
 _DISCONNECT_S = 5.0
 
@@ -182,6 +184,9 @@ class ClaudeSession:
         await asyncio.gather(reading, closing, return_exceptions=True)
         if await prove_dead(self._process, self._config.state_dir) is Death.DEAD:
             self._launch.forget()
+        # The SDK leaves the pipes to the event loop, which closes them when it sees their ends: let it look.
+        for _ in range(_LOOKS):
+            await asyncio.sleep(0)
 
     async def _disconnect(self) -> None:
         leaving: asyncio.Task[None] = asyncio.create_task(self._client.disconnect())
