@@ -53,6 +53,8 @@ class _Operator:
 #: Longest first. `&`, `<<`, `(`, `)` are known only to be refused by name.
 _OPERATORS = ("&>>", "<<<", "&&", "||", ";;", "|&", "&>", ">>", ">&", "<<", "<&", "<>", ">|", "&", "|", ";", "<", ">", "(", ")", "\n")
 _SEPARATORS = {"&&", "||", "|", ";", "\n"}
+#: What another command has to follow.
+_JOINS = {"&&", "||", "|"}
 _REDIRECTIONS = {">", ">>", "<", ">|", "&>", "&>>"}
 _COPIES = {">&", "<&"}
 
@@ -96,19 +98,23 @@ def simple_commands(line: str) -> tuple[SimpleCommand, ...]:
     """The simple commands of a line, in order.
 
     Raises:
-        Unjudgeable: it holds an expansion, a substitution, a background command, a compound command, a here-document or an
-            unfinished quote.
+        Unjudgeable: it holds an expansion, a substitution, a background command, a compound command, a here-document, an
+            unfinished quote or an unfinished command.
     """
     commands: list[SimpleCommand] = []
     current: list[Word | _Operator] = []
+    goes_on = False
     for token in [*_tokens(line), _Operator("\n")]:
         if isinstance(token, _Operator) and token.text in _SEPARATORS:
             # A newline may be repeated and may follow an operator; anything else empty is refused by `_command`.
             if current or token.text != "\n":
                 commands.append(_command(current))
+                goes_on = token.text in _JOINS
             current = []
         else:
             current.append(token)
+    if goes_on:
+        raise Unjudgeable("an unfinished command")
     if not commands:
         raise Unjudgeable("an empty command")
     return tuple(commands)

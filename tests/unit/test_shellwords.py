@@ -96,6 +96,12 @@ def test_redirections_are_named_with_their_targets() -> None:
     )
 
 
+@pytest.mark.parametrize("line", ["ls |", "ls &&", "ls ||", "ls | \n\n"])
+def test_a_line_that_another_command_would_have_to_follow_is_not_judged(line: str) -> None:
+    with pytest.raises(Unjudgeable, match="unfinished command"):
+        simple_commands(line)
+
+
 WORDS = st.lists(
     st.one_of(
         st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=8).map(lambda raw: "'" + raw.replace("'", "") + "'"),
