@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("nightporter", deadline=None, print_blob=True)
+#: The same examples in every run, so that a change is judged by what it changes; `--hypothesis-profile=explore` looks for new ones.
+hypothesis.settings.register_profile("nightporter", deadline=None, print_blob=True, derandomize=True)
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True, max_examples=2_000)
 hypothesis.settings.load_profile("nightporter")
 
 #: Somebody who develops this with an agent, or runs a Nightporter, has these; a test must not see them.
