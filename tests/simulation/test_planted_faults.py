@@ -145,4 +145,4 @@ def test_a_receipt_that_hopes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return [f"[delivered] {what} → {channel.name} ({count} message{'s' if count > 1 else ''}, 12:00:00Z)"]
 
     monkeypatch.setattr(receipts, "of_parts", hopes)
-    found("told as delivered", {"burst": 3, "words": 2}, weather=Weather(gone=30))
+    found("and not all were in the channel", {"burst": 3, "words": 2}, weather=Weather(gone=30))
