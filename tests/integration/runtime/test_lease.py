@@ -14,22 +14,27 @@ from storage.events import TakeOver
 from storage.models import RunId
 from storage.states import RunState
 from storage.store import Done
+from tests.support.clock import SkippingClock
 from tests.support.house import House
 
 
 async def test_an_owner_that_cannot_renew_ends_its_agent_although_the_database_does_not_answer(tmp_path: Path) -> None:
-    config = {"lease_s": 0.6, "heartbeat_s": 0.1, "margin_s": 0.3}
-    async with House(tmp_path, config=config) as house:
+    clock = SkippingClock()
+    async with House(tmp_path, clock=clock, config={"lease_s": 600, "heartbeat_s": 200, "margin_s": 100}) as house:
         held, go_on = asyncio.Event(), asyncio.Event()
 
         async def hang(point: str) -> None:
-            if point == "renew.before" and house.told():
+            if point == "renew.before":
                 held.set()
                 await go_on.wait()
 
         house.fault = hang
         await house.say("say so far\nhang")
+        await house.until(house.told)
+        clock.skip(200)
         await held.wait()
+        assert house.sessions[0].alive
+        clock.skip(300)
         await house.until(lambda: not house.sessions[0].alive)
         go_on.set()
         await house.run(0, RunState.INTERRUPTED)
