@@ -61,6 +61,8 @@ async def test_a_wait_that_was_not_stored_is_none_and_a_stored_one_whose_run_die
 async def test_the_same_holds_for_the_real_program(tmp_path: Path) -> None:
     async with Porter(tmp_path, agent="real") as porter:
         await porter.start(crash="C9.after:1")
+        # The program writes its transcript a moment later than it acts; after a whole turn there surely is one to go on with.
+        await porter.run_of(await porter.say("say good morning"), RunState.SUCCEEDED)
         message = await porter.say("wait 1s look again\nsay good evening")
         await porter.crashed()
         assert waits(porter) == [ContinuationState.REQUESTED]
