@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -52,15 +52,18 @@ def _ended(history: History, told: Told, prompt: Prompt, posted: Counter[str]) -
 
 
 def _answered(history: History, name: str, run: Run, times: int) -> Iterator[str]:
-    parts = [part for part in history.rows.parts if part.run_id == run.id]
-    lost = [part for part in parts if part.kind is not PartKind.NOTICE and part.state is not PartState.DELIVERED]
+    lost = [part for part in history.parts_of(run.id) if part.kind is not PartKind.NOTICE and part.state is not PartState.DELIVERED]
     if times > 1:
         yield f"P6: {name} was answered {times} times"
     if run.state is RunState.SUCCEEDED and times != 1 and not lost and run.skipped_why is None:
         yield f"P6: {name} was answered {times} times by run {run.id}, which succeeded"
-    notices = [part for part in history.rows.parts if part.kind is PartKind.NOTICE and _about(part.components, part.run_id, run.id)]
-    if run.state in {RunState.INTERRUPTED, RunState.FAILED} and not any(part.state is PartState.DELIVERED for part in notices):
+    if run.state in {RunState.INTERRUPTED, RunState.FAILED} and not _told(history, run):
         yield f"P3: run {run.id} of {name} is {run.state} ({run.ended_why}) and nobody was told"
+
+
+def _told(history: History, run: Run) -> bool:
+    notices = (part for part in history.rows.parts if part.kind is PartKind.NOTICE and part.state is PartState.DELIVERED)
+    return any(_about(part.components, part.run_id, run.id) for part in notices)
 
 
 def _about(components: str | None, run_id: int | None, wanted: int) -> bool:
@@ -69,9 +72,11 @@ def _about(components: str | None, run_id: int | None, wanted: int) -> bool:
 
 def _waits(history: History) -> Iterator[str]:
     """A wait that fired ran once; one that did not has a reason."""
+    wakes: defaultdict[int | None, list[Prompt]] = defaultdict(list)
+    for prompt in history.rows.prompts:
+        wakes[prompt.continuation_id].append(prompt)
     for wait in history.rows.continuations:
-        wakes = [prompt for prompt in history.rows.prompts if prompt.continuation_id == wait.id]
-        runs = [run for prompt in wakes if (run := history.run(prompt.run_id)) is not None and run.dispatched_ms is not None]
+        runs = [run for prompt in wakes[wait.id] if (run := history.run(prompt.run_id)) is not None and run.dispatched_ms is not None]
         if wait.state is ContinuationState.DISPATCHED and len(runs) != 1:
             yield f"P4: c{wait.id} was dispatched and has {len(runs)} runs"
         if wait.state is not ContinuationState.DISPATCHED and runs:

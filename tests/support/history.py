@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from bot.agents import procs
@@ -23,7 +24,7 @@ from bot.loopback.model import Entry as ModelEntry
 from bot.loopback.model import ModelLog
 from storage.events import Entity
 from storage.journal import Entry
-from storage.models import Part, PartKind, Prompt, Run, Snapshot
+from storage.models import Continuation, Part, PartKind, Prompt, Run, Snapshot
 from storage.outside import Outside, View
 from storage.states import ACTIVE_RUN, ContinuationState, PartState, PromptState, RunState, State, terminal
 
@@ -60,7 +61,33 @@ class History:
         return (entry for entry in self.view.entries if entry.entity is entity)
 
     def run(self, run_id: int | None) -> Run | None:
-        return next((row for row in self.rows.runs if row.id == run_id), None)
+        return self._runs.get(run_id)
+
+    @cached_property
+    def _runs(self) -> Mapping[int | None, Run]:
+        return {row.id: row for row in self.rows.runs}
+
+    def parts_of(self, run_id: int) -> Sequence[Part]:
+        return self._parts[run_id]
+
+    @cached_property
+    def _parts(self) -> Mapping[int | None, Sequence[Part]]:
+        found: defaultdict[int | None, list[Part]] = defaultdict(list)
+        for part in self.rows.parts:
+            found[part.run_id].append(part)
+        return found
+
+    @cached_property
+    def spans(self) -> Mapping[int, tuple[int | None, int | None]]:
+        """Of each prompt the journal's positions: when it last began to wait, and when it was last taken."""
+        waits: dict[int, int] = {}
+        taken: dict[int, int] = {}
+        for entry in self.moves(Entity.PROMPT):
+            if entry.after == PromptState.WAITING:
+                waits[entry.entity_id] = entry.id
+            if entry.after == PromptState.TAKEN:
+                taken[entry.entity_id] = entry.id
+        return {row.id: (waits.get(row.id), taken.get(row.id)) for row in self.rows.prompts}
 
     def messages(self) -> list[Record]:
         """What people wrote that had to become a prompt."""
@@ -164,33 +191,27 @@ def _one_at_a_time(history: History) -> Iterator[str]:
 
 def _in_order(history: History) -> Iterator[str]:
     """First come, first served within people's prompts of a conversation; a wake never goes before a waiting person."""
-    spans = {prompt.id: _span(history, prompt.id) for prompt in history.rows.prompts}
-    taken = [prompt for prompt in history.rows.prompts if spans[prompt.id][1] is not None]
-    people = [prompt for prompt in history.rows.prompts if prompt.kind.of_people]
-    for later in taken:
-        left = spans[later.id][1]
-        if left is None:
+    rooms: defaultdict[int, list[Prompt]] = defaultdict(list)
+    for prompt in history.rows.prompts:
+        rooms[prompt.conversation_id].append(prompt)
+    for prompts in rooms.values():
+        people = [prompt for prompt in prompts if prompt.kind.of_people and prompt.state is not PromptState.WITHDRAWN]
+        for later in prompts:
+            yield from _before_its_turn(history, later, people)
+
+
+def _before_its_turn(history: History, later: Prompt, people: Sequence[Prompt]) -> Iterator[str]:
+    left = history.spans[later.id][1]
+    if left is None:
+        return
+    for earlier in people:
+        began, ended = history.spans[earlier.id]
+        if earlier is later or began is None or began >= left or (ended is not None and ended <= left):
             continue
-        for earlier in people:
-            began, ended = spans[earlier.id]
-            was_waiting = earlier is not later and began is not None and began < left and (ended is None or ended > left)
-            if not was_waiting or earlier.conversation_id != later.conversation_id or earlier.state is PromptState.WITHDRAWN:
-                continue
-            if not later.kind.of_people:
-                yield f"P2: {later.kind} prompt {later.id} was taken while person's prompt {earlier.id} waited"
-            elif (earlier.ordered_ms, earlier.id) < (later.ordered_ms, later.id) and earlier.run_id != later.run_id:
-                yield f"P2: prompt {later.id} was taken before prompt {earlier.id}, which came first"
-
-
-def _span(history: History, prompt_id: int) -> tuple[int | None, int | None]:
-    """Journal positions: when it last began to wait, and when it was last taken."""
-    waits = taken = None
-    for entry in history.moves(Entity.PROMPT):
-        if entry.entity_id == prompt_id and entry.after == PromptState.WAITING:
-            waits = entry.id
-        if entry.entity_id == prompt_id and entry.after == PromptState.TAKEN:
-            taken = entry.id
-    return waits, taken
+        if not later.kind.of_people:
+            yield f"P2: {later.kind} prompt {later.id} was taken while person's prompt {earlier.id} waited"
+        elif (earlier.ordered_ms, earlier.id) < (later.ordered_ms, later.id) and earlier.run_id != later.run_id:
+            yield f"P2: prompt {later.id} was taken before prompt {earlier.id}, which came first"
 
 
 # --- P3, P5 ----------------------------------------------------------------------------------------------------------
@@ -245,6 +266,10 @@ def _woken_once(history: History) -> Iterator[str]:
         if prompt.continuation_id is not None:
             wakes.setdefault(prompt.continuation_id, []).append(prompt)
     told = Counter(int(found) for _, prompt in history.turns() for found in _WAKE.findall(prompt))
+    fired: defaultdict[int, list[int]] = defaultdict(list)
+    for entry in history.moves(Entity.CONTINUATION):
+        if entry.after == ContinuationState.CLAIMED:
+            fired[entry.entity_id].append(entry.at_ms)
     for wait in history.rows.continuations:
         name, prompts = f"c{wait.id}", wakes.get(wait.id, [])
         if len(prompts) > 1:
@@ -253,19 +278,18 @@ def _woken_once(history: History) -> Iterator[str]:
             yield f"P4: {name} woke the agent {told[wait.id]} times"
         if told[wait.id] and wait.state is not ContinuationState.DISPATCHED:
             yield f"P4: {name} is {wait.state} but woke the agent"
-        for entry in history.moves(Entity.CONTINUATION):
-            if entry.entity_id == wait.id and entry.after == ContinuationState.CLAIMED and entry.at_ms < wait.due_at_ms:
-                yield f"P4: {name} fired {wait.due_at_ms - entry.at_ms} ms early"
+        for at_ms in fired[wait.id]:
+            if at_ms < wait.due_at_ms:
+                yield f"P4: {name} fired {wait.due_at_ms - at_ms} ms early"
         if prompts:
-            yield from _woken_rightly(history, wait.id, prompts[0])
+            yield from _woken_rightly(history, wait, prompts[0])
         overdue = history.at_rest_ms is not None and history.at_rest_ms > wait.due_at_ms + _OVERDUE_MS
         if overdue and wait.state in {ContinuationState.PENDING, ContinuationState.REQUESTED}:
             yield f"P4: {name} is still {wait.state} long after its time"
 
 
-def _woken_rightly(history: History, continuation_id: int, wake: Prompt) -> Iterator[str]:
-    wait = next(row for row in history.rows.continuations if row.id == continuation_id)
-    name = f"c{continuation_id}"
+def _woken_rightly(history: History, wait: Continuation, wake: Prompt) -> Iterator[str]:
+    name = f"c{wait.id}"
     origin, run = history.run(wait.origin_run_id), history.run(wake.run_id)
     if origin is None or origin.state is not RunState.SUCCEEDED:
         yield f"P4: {name} woke although its origin run is {origin.state if origin else 'unknown'}"
@@ -276,7 +300,7 @@ def _woken_rightly(history: History, continuation_id: int, wake: Prompt) -> Iter
         yield f"P4: run {run.id} of {name} was dispatched before its time"
     native = next((row.native_id for row in history.rows.sessions if row.id == wait.session_id), None)
     for session, prompt in history.turns():
-        if str(continuation_id) in _WAKE.findall(prompt) and session != native:
+        if str(wait.id) in _WAKE.findall(prompt) and session != native:
             yield f"P4: {name} woke session {session} instead of {native}"
 
 
@@ -286,13 +310,14 @@ def _woken_rightly(history: History, continuation_id: int, wake: Prompt) -> Iter
 def _posted_once(history: History) -> Iterator[str]:
     by_nonce = {part.nonce: part for part in history.rows.parts}
     posted = {record.message_id: record for record in history.posted()}
+    by_its_nonce = {record.nonce: record for record in posted.values()}
     for nonce, count in Counter(record.nonce for record in posted.values()).items():
         if count > 1:
             yield f"P6: the part with nonce {nonce} is in the channel {count} times"
         if nonce not in by_nonce:
             yield f"P6: the bot posted a message that is no part, or an earlier generation of one (nonce {nonce})"
     for part in history.rows.parts:
-        yield from _receipt(part, posted)
+        yield from _receipt(part, posted, by_its_nonce.get(part.nonce))
     if history.at_rest_ms is not None:
         for part in history.rows.parts:
             if part.state in {PartState.READY, PartState.SENDING}:
@@ -304,8 +329,7 @@ def _posted_once(history: History) -> Iterator[str]:
     yield from _answers_of_their_run(history)
 
 
-def _receipt(part: Part, posted: dict[int | None, Record]) -> Iterator[str]:
-    record = next((record for record in posted.values() if record.nonce == part.nonce), None)
+def _receipt(part: Part, posted: Mapping[int | None, Record], record: Record | None) -> Iterator[str]:
     # Message id 0: it was there and somebody deleted it.
     if part.state is PartState.DELIVERED and part.message_id and part.message_id not in posted:
         yield f"P6: part {part.id} is called delivered as message {part.message_id}, which was never posted"
@@ -332,14 +356,17 @@ def _answers_of_their_run(history: History) -> Iterator[str]:
 def _nothing_left(history: History) -> Iterator[str]:
     if not history.ended:
         return
+    processes = procs.table()
+    seen: set[str] = set()
     for run in history.rows.runs:
-        if run.process is None:
+        # The turns of one warm agent have the same process.
+        if run.process is None or run.process in seen:
             continue
+        seen.add(run.process)
         process = json.loads(run.process)
         for role in ("launcher", "agent"):
             if history.alive(process[f"{role}_pid"], process[f"{role}_start"]):
                 yield f"P12: the {role} of run {run.id} (pid {process[f'{role}_pid']}) still runs"
-        processes = procs.table()
         left = [pid for pid in procs.marked(process["mark"], processes) if processes[pid].runs]
         if left:
             yield f"P12: run {run.id} left processes {left}"
