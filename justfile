@@ -52,3 +52,7 @@ sim-full *arguments:
 # The real process killed at random instants while people talk, then every promise: `just storm --kills 200 --seed 7 --agent real`.
 storm *arguments:
     .venv/bin/python -m tests.crash.storm {{arguments}}
+
+# Two hours of load with ten minutes of kills and random faults, then every promise, and whether memory is flat; takes that long.
+load *arguments:
+    .venv/bin/python -m tests.crash.load {{arguments}}

@@ -50,6 +50,7 @@ class Recorder:
         self._listeners: list[Callable[[Event], None]] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._stale = False
+        self._asleep = False
         self._leave = (discord.log.subscribe(self._on_discord), model.log.subscribe(self._on_model))
         self._watching = asyncio.create_task(self._watch(), name="demo-recorder")
 
@@ -67,6 +68,14 @@ class Recorder:
         await asyncio.gather(self._watching, return_exceptions=True)
         self.look()
         self._outside.close()
+
+    def sleep(self) -> None:
+        """Look at nothing until `wake_up`: a database that has grown for hours is not to be read at every commit."""
+        self._asleep = True
+
+    def wake_up(self) -> None:
+        """Look again; what was committed meanwhile comes at once."""
+        self._asleep, self._stale = False, True
 
     def note(self, kind: Kind, **fields: Any) -> None:  # noqa: ANN401 - the fields of Event
         """Record something that the demo itself did or found."""
@@ -121,6 +130,8 @@ class Recorder:
 
     def look(self) -> None:
         """Read what the database has now, if anybody has committed; new journal entries become events."""
+        if self._asleep:
+            return
         self._stale = self._outside.changed() or self._stale
         view = self._outside.view(self._last_entry) if self._stale else None
         if view is None:
@@ -199,6 +210,8 @@ class Recorder:
     # --- the two servers -----------------------------------------------------------------------------------------------
 
     def _on_discord(self, record: Record) -> None:
+        if self._asleep:
+            return
         event = self._discord_event(record)
         if event is None:
             self._wake()
@@ -241,6 +254,8 @@ class Recorder:
         )
 
     def _on_model(self, entry: ModelEntry) -> None:
+        if self._asleep:
+            return
         self.look()
         request = entry.request
         # Which run it is for shows in the rows: C3 is committed before the agent is called.

@@ -72,6 +72,8 @@ class Outcome:
     kills: int = 0
     broken: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    #: What was measured, a line each.
+    account: list[str] = field(default_factory=list)
     log: str = ""
 
 
@@ -101,6 +103,14 @@ class Storm:
 
     async def run(self, kills: int) -> Outcome:
         """The whole story; every process that it starts has ended when it returns."""
+        await self._move_in()
+        for number in range(kills):
+            await self._life(number)
+        await self._calm()
+        return self.outcome
+
+    async def _move_in(self) -> None:
+        """A first life without harm: what is bound for the first time begins now."""
         porter = self._porter
         people = porter.discord.people
         self._channels = [porter.channel]
@@ -108,13 +118,8 @@ class Storm:
             self._channels.append(await people.create_channel(porter.guild, name, channel_id=_FIRST_CHANNEL + n))
             if listen == "mention":
                 self._mention.add(_FIRST_CHANNEL + n)
-        # A first life without harm: what is bound for the first time begins now.
         await porter.start()
         await porter.until(lambda rows: len(rows.conversations) == len(self._channels), "every channel is bound")
-        for number in range(kills):
-            await self._life(number)
-        await self._calm()
-        return self.outcome
 
     # --- a life, and its end ---------------------------------------------------------------------------------------------
 
@@ -188,11 +193,11 @@ class Storm:
             case "stop" | "reset":
                 await self._command(act)
             case "cancel" | "wake":
-                newest = max((row.id for row in self._porter.recorder.rows.continuations), default=0)
+                newest = self._newest("continuations")
                 await self._command(f"continuations {act}", id=f"c{max(0, newest - chance.randint(-1, 2))}")
             case "remove":
-                newest_prompt = max((row.id for row in self._porter.recorder.rows.prompts), default=0)
-                await self._command("queue remove", id=f"p{max(0, newest_prompt - chance.randint(-1, 3))}")
+                newest = self._newest("prompts")
+                await self._command("queue remove", id=f"p{max(0, newest - chance.randint(-1, 3))}")
             case "edit" | "delete":
                 await self._take_back(act)
             case "thread":
@@ -201,6 +206,9 @@ class Storm:
                 await self._press()
             case _:
                 await self._weather.change()
+
+    def _newest(self, table: Literal["continuations", "prompts"]) -> int:
+        return max((row.id for row in getattr(self._porter.recorder.rows, table)), default=0)
 
     async def _say(self, channel: Channel) -> None:
         self._number += 1
