@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 import storage.migrations
@@ -67,8 +68,14 @@ def scripts(tmp_path: Path) -> Path:
     return folder
 
 
+def newest() -> str:
+    """The revision of the schema as the code has it."""
+    (head,) = ScriptDirectory(str(Path(storage.migrations.__file__).parent)).get_heads()
+    return head
+
+
 def add_script(scripts: Path, body: str) -> None:
-    head = 'from alembic import op\n\nrevision = "9999"\ndown_revision = "0001"\n\n\ndef upgrade():\n'
+    head = f'from alembic import op\n\nrevision = "9999"\ndown_revision = "{newest()}"\n\n\ndef upgrade():\n'
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     (scripts / "versions" / "v9999_future.py").write_text(head + lines)
 
@@ -134,7 +141,7 @@ async def test_a_failed_migration_leaves_the_old_schema(engines: Engines, script
         await migrate(engines, migrations=str(scripts))
     async with engines.read.connect() as conn:
         assert await conn.run_sync(described) == before
-    assert await version(engines) == "0001"
+    assert await version(engines) == newest()
 
 
 async def test_a_migration_that_fails_the_first_time_leaves_no_table(engines: Engines, scripts: Path) -> None:
@@ -164,9 +171,31 @@ async def test_an_upgrade_keeps_the_rows_and_copies_the_file_first(empty_url: st
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert not copy.with_name("np.db.before-9999.part").exists()
     with closing(sqlite3.connect(copy)) as old:
-        assert old.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
+        assert old.execute("SELECT version_num FROM alembic_version").fetchone() == (newest(),)
         assert old.execute("SELECT channel_id FROM conversations").fetchone() == (conversation.channel_id,)
         assert old.execute("SELECT count(*) FROM sqlite_master WHERE name = 'future'").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("lacking", [True, False])
+async def test_the_two_shapes_that_the_first_schema_had_become_the_same(engines: Engines, scripts: Path, lacking: bool) -> None:
+    (scripts / "versions" / "v0001_first.py").write_text(first_script(lacking=lacking))
+    for later in sorted((scripts / "versions").glob("v*.py"))[1:]:
+        later.unlink()
+    await migrate(engines, migrations=str(scripts))
+    async with engines.read.connect() as conn:
+        names = {row[1] for row in await conn.run_sync(described)}
+    assert {"ix_parts_delivered", "ix_parts_troubled", "ix_prompts_created"}.isdisjoint(names) == lacking
+    await migrate(engines)
+    async with engines.write.begin() as conn:
+        differences = await conn.run_sync(lambda c: compare_metadata(MigrationContext.configure(c), metadata))
+    assert differences == []
+
+
+def first_script(*, lacking: bool) -> str:
+    """The first migration; or as it was for an hour, without three indexes."""
+    lines = (Path(storage.migrations.__file__).parent / "versions" / "v0001_first.py").read_text().splitlines(keepends=True)
+    late = ("ix_parts_delivered", "ix_parts_troubled", "ix_prompts_created")
+    return "".join(line for line in lines if not (lacking and any(name in line for name in late)))
 
 
 @pytest.mark.postgres
