@@ -8,6 +8,9 @@ from pathlib import Path
 
 from bot.agents.base import Ended, MessageDone, ToolStarted, Unknown
 
+#: Stands for a line that cannot be read.
+_GARBLED: dict[str, object] = {}
+
 
 class Transcript:
     """One session's file. A line is one write(2) to an append-only descriptor: there completely, or cut at the end."""
@@ -40,11 +43,19 @@ class Transcript:
         self._write(kind="end", uuid=prompt_uuid)
 
     def outcome(self, prompt_uuid: str) -> Ended | Unknown:
-        """What became of the turn with this prompt; see `AgentProvider.outcome`."""
+        """What became of the turn with this prompt; see `AgentProvider.outcome`. One that is not whole is unknown."""
         events: list[MessageDone | ToolStarted] = []
+        begun = False
         for row in self._rows():
+            if row == _GARBLED and begun:
+                return Unknown()
             if row.get("uuid") != prompt_uuid:
                 continue
+            if row.get("kind") == "prompt":
+                begun = True
+            if not begun:
+                # The file was lost in the middle of the turn, and its first words with it.
+                return Unknown()
             match row.get("kind"):
                 case "text":
                     events.append(MessageDone(str(row["block"]), str(row["text"])))
@@ -71,7 +82,7 @@ class Transcript:
             try:
                 row = json.loads(line)
             except ValueError:
-                # The last line was cut by the end of the process.
-                continue
+                # Cut by the end of the process, or garbage.
+                row = _GARBLED
             if isinstance(row, dict):
                 yield row

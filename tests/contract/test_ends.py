@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from bot.agents.base import AgentUnavailable, Death, Ended, EndKind, ErrorKind, MessageDone, RunEnded, ToolStarted, Unknown
+from bot.agents.base import AgentUnavailable, Death, Ended, EndKind, ErrorKind, MessageDone, RunEnded, ToolResult, ToolStarted, Unknown
 from tests.contract.harness import Calls, Rig, ended, make_rig, sleepers, start, texts, turn
 
 
@@ -198,6 +199,26 @@ async def test_what_the_transcript_does_not_show_is_unknown(rig: Rig) -> None:
     session = await rig.open(spec)
     await turn(session, "say one")
     assert await rig.provider.outcome(spec, "00000000-0000-4000-8000-000000000000") == Unknown()
+
+
+async def test_a_transcript_that_is_lost_in_the_middle_of_a_turn_does_not_pass_for_the_whole_turn(rig: Rig) -> None:
+    spec = rig.spec()
+    session = await rig.open(spec)
+    await turn(session, "say a turn before")
+
+    async def lose_it(name: str, _arguments: Mapping[str, object]) -> ToolResult:
+        (file,) = rig.root.rglob(f"{spec.native_id}*.jsonl")
+        file.unlink()
+        return ToolResult(f"[ok] {name}")
+
+    prompt_uuid = "33333333-3333-4333-8333-333333333333"
+    events = await turn(session, "say first\nwait 5m x\nsay last", lose_it, prompt_uuid=prompt_uuid)
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].end is EndKind.COMPLETED
+    await session.close()
+    # Claude Code writes a moment later than it acts, and may still have had the whole turn to write.
+    whole = Ended(tuple(event for event in events if isinstance(event, MessageDone | ToolStarted)))
+    assert await rig.provider.outcome(spec, prompt_uuid) in (Unknown(), whole)
 
 
 async def test_an_interrupted_and_a_failed_turn_are_unknown_to_the_transcript(rig: Rig) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.world import run_seed
 
 #: Few enough for every run of the tests; .ci/run plays some more, the recipes the others.
-SEEDS = [*range(1, 6), *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(6, 41))]
+SEEDS = [*range(1, 6), *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(6, 201))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

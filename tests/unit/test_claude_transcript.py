@@ -76,6 +76,12 @@ def test_garbage_and_a_last_line_that_is_cut_harm_nothing(tmp_path: Path) -> Non
     assert transcript.outcome(path, "p1") == Ended((MessageDone("b0", "done"),))
 
 
+def test_a_turn_with_a_line_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+    path = written(tmp_path, PROMPT, "HERE", END, HOOK)
+    path.write_text(path.read_text().replace('"HERE"', '{"type":"assistant","mess'))
+    assert transcript.outcome(path, "p1") == Unknown()
+
+
 def test_a_turn_from_before_a_compaction_is_found_in_the_raw_file(tmp_path: Path) -> None:
     boundary = {"type": "system", "subtype": "compact_boundary"}
     summary = {"type": "user", "isCompactSummary": True, "message": {"role": "user", "content": "a summary"}}

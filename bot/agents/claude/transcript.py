@@ -19,6 +19,9 @@ from bot.agents.claude.names import shown_tool
 
 Row = Mapping[str, object]
 
+#: Stands for a line that cannot be read.
+_GARBLED: Row = {}
+
 #: known: it can be resumed. missing, empty, garbage, foreign: the program would not find it, or find another one.
 Knowledge = Literal["known", "missing", "empty", "garbage", "foreign"]
 
@@ -66,6 +69,9 @@ def outcome(path: Path | None, prompt_uuid: str) -> Ended | Unknown:
     turn = list(_turn(_rows(path), prompt_uuid))
     ends = [at for at, row in enumerate(turn) if row.get("subtype") == "stop_hook_summary"]
     if not ends:
+        return Unknown()
+    if _GARBLED in turn[: ends[-1]]:
+        # Something that was said may stand in a line that nobody can read.
         return Unknown()
     said = [row for row in turn[: ends[-1]] if row.get("type") in {"assistant", "user"}]
     if not said or not _is_end(said[-1]) or any(row.get("type") in {"assistant", "user"} for row in turn[ends[-1] :]):
@@ -125,6 +131,6 @@ def _rows(path: Path) -> Iterator[Row]:
                 row = json.loads(line)
             except ValueError:
                 # Cut by the end of a process, or garbage; the other lines count.
-                continue
+                row = _GARBLED
             if isinstance(row, dict):
                 yield row
