@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from storage import events as e
 from storage.events import Event
 from storage.models import Rules, Snapshot
+from storage.rules.view import full
 from storage.schema import continuations, parts, prompts, runs
 from storage.snapshots import Candidate, Collector, owner_of
 
@@ -44,6 +45,8 @@ class Loader:
                 await rows.lock(event.conversation_id)
                 await rows.waiting(event.conversation_id)
                 await rows.prompt_with(prompts.c.source_key == event.source_key)
+                if full(rows.snapshot(), event.conversation_id, self.rules):
+                    await rows.open_replies(event.conversation_id)
                 if event.session_id is not None:
                     await rows.open_sessions([event.conversation_id])
             case e.Seen() | e.Attend() | e.Notify():

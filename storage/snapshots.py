@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, Select, Table, and_, case, e
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from storage.events import Entity
-from storage.models import ContinuationId, ConversationId, PartId, PromptKind, RunId, Snapshot
+from storage.models import ContinuationId, ConversationId, PartId, PartKind, PromptKind, RunId, Snapshot
 from storage.rows import CONTINUATIONS, CONVERSATIONS, PARTS, PROMPTS, RUNS, SESSIONS, Kind, R
 from storage.schema import (
     ACTIVE_RUNS,
@@ -109,6 +109,11 @@ class Collector:
         found = await self.parts_with(and_(parts.c.conversation_id == conversation_id, OPEN_PARTS))
         for run_id in {part.run_id for part in found} - {None}:
             await self.run(run_id)
+
+    async def open_replies(self, conversation_id: ConversationId) -> None:
+        """The conversation's notices to single messages that are not terminal."""
+        reply = and_(parts.c.kind == PartKind.NOTICE, parts.c.reply_to_id.is_not(None))
+        await self.parts_with(and_(parts.c.conversation_id == conversation_id, OPEN_PARTS, reply))
 
     # --- single rows
 

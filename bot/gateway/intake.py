@@ -18,10 +18,9 @@ from bot.gateway.courtesy import say_aside
 from bot.gateway.lines import Deleted, Edited, Hidden, Item, Line, Lines, Look
 from bot.gateway.reading import Heard, read
 from bot.gateway.sender import ms_of
-from bot.runtime.ports import Accepted, Incoming, Refused
+from bot.runtime.ports import Accepted, Incoming
 from bot.settings import Settings
 from storage.errors import Impossible, StorageError
-from storage.events import Code
 from storage.models import Conversation
 
 log = structlog.get_logger(__name__)
@@ -32,7 +31,6 @@ _LONGEST_PAUSE_S: Final = 60.0
 #: More doublings than the longest pause has; a channel may stay unreadable for weeks, and a float has an end.
 _DOUBLINGS: Final = 16
 _NOT_STORED: Final = "Nightporter cannot store messages at the moment. They stay here and are read again as soon as it can."
-_QUEUE_FULL: Final = "Too many messages wait for the agent here, so this one was not taken; `/queue list` shows them. Send it again later."
 _FILES_UNREAD: Final = "-# I see that a file is attached, but I cannot read files yet; the agent is told its name."
 
 
@@ -213,9 +211,7 @@ class Intake:
             )
         )
         log.info("intake.accepted", conversation=conversation.id, message=heard.message_id, source=source, result=type(result).__name__)
-        if isinstance(result, Refused) and result.code is Code.QUEUE_FULL:
-            await say_aside(self._client(), heard.channel_id, _QUEUE_FULL, reply_to_id=heard.message_id)
-        elif heard.files and isinstance(result, Accepted):
+        if heard.files and isinstance(result, Accepted):
             await say_aside(self._client(), heard.channel_id, _FILES_UNREAD, reply_to_id=heard.message_id)
 
     async def _for_agent(self, line: Line, heard: Heard) -> Conversation | None:

@@ -91,16 +91,13 @@ class Intake:
             message_id=msg.message_id,
             source=msg.source,
             caught_up=msg.caught_up,
+            if_full=notices.queue_full(msg.message_id),
         )
 
     async def _result(self, msg: Incoming, outcome: Done | Refusal) -> AcceptResult:
         if isinstance(outcome, Refusal):
             if outcome.code is Code.DUPLICATE:
                 return Duplicate()
-            if outcome.code is Code.QUEUE_FULL:
-                # Its author is told now; it must not come back by itself later.
-                seen = Seen(self._services.instance, msg.conversation_id, msg.message_id, msg.source, msg.caught_up)
-                await self._services.ledger.do(seen)
             return Refused(outcome.code)
         stored = next((row for row in outcome.inserted(Entity.PROMPT) if isinstance(row, Prompt)), None)
         if stored is None:

@@ -9,6 +9,7 @@ import base64
 import json
 import secrets
 from collections.abc import Iterable
+from dataclasses import replace
 
 from bot.agents.base import ErrorKind
 from storage.events import NewPart
@@ -149,6 +150,15 @@ def offered(conversation_id: ConversationId, count: int) -> NewPart:
     run = _button("Run", "primary", f"np:offer-run:{conversation_id}")
     discard = _button("Discard", "secondary", f"np:offer-discard:{conversation_id}")
     return notice(f"{what} while Nightporter was away for long. Should the agent still take it up?", run, discard)
+
+
+def queue_full(message_id: int) -> NewPart:
+    """One message too many."""
+    words = (
+        "Too many messages wait for the agent here, so this one is not taken, nor are others before there is room. "
+        "`/queue list` shows what waits. Send it again later."
+    )
+    return replace(notice(words), reply_to_id=message_id)
 
 
 def too_late(when_ms: int) -> NewPart:

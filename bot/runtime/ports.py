@@ -156,12 +156,12 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """Stored, but older than the channel's last /stop: it will not run."""
+    """Stored, and will not run: older than the channel's last /stop, or one too many, as its author is told in the channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Not stored, for this reason; for QUEUE_FULL the author is told (`notices.queue_full`)."""
+    """Not stored, for this reason."""
 
     code: Code
 

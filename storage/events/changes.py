@@ -84,7 +84,6 @@ class Code(StrEnum):
     NOT_FOUND = "not_found"
     #: Stored before, under the same source key.
     DUPLICATE = "duplicate"
-    QUEUE_FULL = "queue_full"
     #: Nothing to claim.
     NOTHING = "nothing"
     #: Only wakes or events wait, and the unattended bound holds them.

@@ -31,6 +31,8 @@ class Arrive:
     source: Literal["live", "catch_up", "internal"] = "live"
     #: Live only: this gateway session's catch-up of the channel is complete.
     caught_up: bool = False
+    #: What its author is told if too many wait already: it is then stored as withdrawn, so that nothing is refused in silence.
+    if_full: NewPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from storage.events import (
     Entity,
     Insert,
     Move,
+    NewPart,
     Refusal,
     Remove,
     Resume,
     Seen,
     Touch,
 )
-from storage.models import Conversation, Prompt, PromptKind, Rules, SessionId, Snapshot
+from storage.models import Conversation, PartKind, Prompt, PromptKind, Rules, SessionId, Snapshot
 from storage.rules import view
 from storage.states import ContinuationState, PromptState, RunState, SessionState
 
@@ -36,10 +37,10 @@ def arrive(snap: Snapshot, event: Arrive, now_ms: int, rules: Rules) -> tuple[Ch
         return tuple(seen) or Refusal(Code.DUPLICATE)
     if event.session_id is not None and not _open(snap, event.session_id):
         return Refusal(Code.STALE_SESSION)
-    state = _first_state(conversation, event, now_ms, rules)
-    waiting = [p for p in view.queued(snap, conversation.id) if p.kind.of_people]
-    if state is PromptState.WAITING and event.kind.of_people and len(waiting) >= rules.queue_limit:
-        return Refusal(Code.QUEUE_FULL)
+    state, why = _first_state(conversation, event, now_ms, rules), f"arrived: {event.source}"
+    told: tuple[NewPart, ...] = ()
+    if state is PromptState.WAITING and event.kind.of_people and view.full(snap, conversation.id, rules):
+        state, why, told = PromptState.WITHDRAWN, "too many waited already", _told_once(snap, event)
     prompt = Prompt(
         id=view.NEW_PROMPT,
         conversation_id=conversation.id,
@@ -55,7 +56,7 @@ def arrive(snap: Snapshot, event: Arrive, now_ms: int, rules: Rules) -> tuple[Ch
         message_id=event.message_id,
         session_id=event.session_id,
     )
-    changes: list[Change] = [Insert(Entity.PROMPT, prompt, f"arrived: {event.source}"), *seen]
+    changes: list[Change] = [Insert(Entity.PROMPT, prompt, why), *seen, *view.add_parts(conversation, told, now_ms, None)]
     if state is PromptState.WAITING and event.addressed:
         changes.append(view.attend(conversation, now_ms))
     return tuple(changes)
@@ -67,6 +68,12 @@ def _first_state(conversation: Conversation, event: Arrive, now_ms: int, rules: 
     if event.source == "catch_up" and now_ms - event.ordered_ms > rules.catch_up_max_age_ms:
         return PromptState.OFFERED
     return PromptState.WAITING
+
+
+def _told_once(snap: Snapshot, event: Arrive) -> tuple[NewPart, ...]:
+    """One notice for all that come before it is posted: a flood does not fill the outbox as well."""
+    waits = any(part.kind is PartKind.NOTICE and part.reply_to_id is not None for part in snap.parts)
+    return () if event.if_full is None or waits else (event.if_full,)
 
 
 def _open(snap: Snapshot, session_id: SessionId) -> bool:

@@ -92,6 +92,11 @@ def live_continuations(snap: Snapshot, conversation_id: ConversationId) -> list[
     return [c for c in snap.continuations if c.conversation_id == conversation_id and c.state in LIVE_CONTINUATION]
 
 
+def full(snap: Snapshot, conversation_id: ConversationId, rules: Rules) -> bool:
+    """Whether so many of people's prompts wait that no further one is taken."""
+    return sum(p.kind.of_people for p in queued(snap, conversation_id)) >= rules.queue_limit
+
+
 def unattended(conversation: Conversation, now_ms: int, rules: Rules) -> bool:
     """Whether the unattended bound is met: too many runs in a row, or too long, without a person."""
     return conversation.unattended_runs >= rules.unattended_runs or now_ms - conversation.attended_at_ms >= rules.unattended_ms

@@ -202,7 +202,8 @@ def _in_time(world: World, history: promises.History) -> Iterator[str]:
         armed_s = max(((e.at_ms - EPOCH_MS) / 1_000 for e in history.moves(Entity.CONTINUATION)
                        if e.entity_id == wait.id and e.after == ContinuationState.PENDING), default=due_s)  # fmt: skip
         began_s = max((began for began, _ in world.up_s if began <= at_s + 0.01), default=0.0)
-        excused = any(due_s - slack_s <= trouble <= at_s for trouble in world.trouble_s)
+        # Stored times are whole milliseconds.
+        excused = any(due_s - slack_s <= trouble <= at_s + 0.001 for trouble in world.trouble_s)
         limit_s = max(due_s, armed_s, began_s) + (1.0 if world.database_mood.slow_s < 0.1 else 3.0)
         if at_s > limit_s and not excused:
             yield f"P4: c{wait.id} was queued {at_s - due_s:.1f} s late"

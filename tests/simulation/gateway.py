@@ -38,9 +38,8 @@ class Gateway:
         self._missed: list[Record] = []
         self._rooms: dict[int, Conversation] = {}
         self._all: dict[int, Line] = {}
-        #: Messages that were called stored, and those that were refused.
+        #: Messages that were called stored.
         self.acknowledged: set[int] = set()
-        self.refused: set[int] = set()
 
     def bind(self, conversation: Conversation) -> None:
         self._rooms[conversation.channel_id] = conversation
@@ -143,10 +142,9 @@ class Gateway:
             caught_up=caught_up,
         )
         result = await self._runtime.accept(incoming)
+        assert not isinstance(result, Refused), result.code
         if isinstance(result, Accepted | Offered):
             self.acknowledged.add(said.id)
-        elif isinstance(result, Refused):
-            self.refused.add(said.id)
 
     async def _catch_up(self, line: Line) -> bool:
         conversation = await self._runtime.conversation(line.channel_id)

@@ -87,7 +87,6 @@ class World:
     up_s: list[tuple[float, float]] = field(default_factory=list)
     trouble_s: list[float] = field(default_factory=list)
     acknowledged: set[int] = field(default_factory=set)
-    refused: set[int] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -181,7 +180,6 @@ class World:
             self.trouble_s += life.faults.trouble_s
             if hasattr(life, "gateway"):
                 self.acknowledged |= life.gateway.acknowledged
-                self.refused |= life.gateway.refused
             self.note("ended", life=number, how=how)
             if how in {"done", "failed"}:
                 return
@@ -225,12 +223,11 @@ class World:
             view = outside.view()
         assert view is not None
         deleted = {said.id for said in self.discord.people if said.deleted}
-        away = deleted | self.refused
         return History(
             view,
             tuple(self.discord.log),
             tuple(self.agent_log.entries),
-            heard=lambda record: record.message_id not in away,
+            heard=lambda record: record.message_id not in deleted,
             at_rest_ms=self.at_rest_ms,
             clock_went_back=self.went_back,
         )

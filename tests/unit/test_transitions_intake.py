@@ -19,6 +19,7 @@ from tests.unit.rows import NOW, conversation, decided, inserted, moves, part, p
 
 HELLO = e.Arrive("gateway", conversation().id, PromptKind.USER, NOW, 1, "A", "hello", "message:50", addressed=True, message_id=50)
 RULES = Rules()
+NOTICE = e.NewPart(PartKind.NOTICE, "too many wait", "nonce", reply_to_id=50)
 
 
 def test_a_message_is_stored_once_and_a_replay_may_still_move_the_mark() -> None:
@@ -62,11 +63,24 @@ def test_old_messages_are_offered_and_those_before_a_stop_are_withdrawn(age_ms: 
 def test_the_queue_holds_so_many_people_and_wakes_do_not_count() -> None:
     rules = Rules(queue_limit=2)
     full = snapshot(conversation(), prompt(1), prompt(2))
-    assert refused(full, HELLO, rules=rules) == Code.QUEUE_FULL
+    told = replace(HELLO, caught_up=True, if_full=NOTICE)
+    outcome = decided(full, told, rules=rules)
+    assert [p.state for p in inserted(outcome, Entity.PROMPT)] == [P.WITHDRAWN], "a row of its own: it is neither lost nor read again"
+    assert [p.reply_to_id for p in inserted(outcome, Entity.PART)] == [50]
+    assert touched(outcome, Entity.CONVERSATION)["last_seen_id"] == 50
+    assert "attended_at_ms" not in touched(outcome, Entity.CONVERSATION), "what is not taken is nobody's presence"
     event = prompt(2, kind=PromptKind.EVENT)
     assert decided(snapshot(conversation(), prompt(1), event), HELLO, rules=rules)
     old = replace(HELLO, source="catch_up", ordered_ms=0)
     assert decided(full, old, rules=rules), "what is offered takes no place"
+
+
+def test_a_flood_is_told_once_until_the_notice_is_posted() -> None:
+    event, rules = replace(HELLO, if_full=NOTICE), Rules(queue_limit=1)
+    waits = part(1, kind=PartKind.NOTICE, reply_to_id=49)
+    assert not inserted(decided(snapshot(conversation(), prompt(1), waits), event, rules=rules), Entity.PART)
+    other = part(1, kind=PartKind.NOTICE), part(2, reply_to_id=49)
+    assert inserted(decided(snapshot(conversation(), prompt(1), *other), event, rules=rules), Entity.PART)
 
 
 def test_only_an_addressed_message_is_a_person_who_is_there() -> None:

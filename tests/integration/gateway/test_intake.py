@@ -8,7 +8,6 @@ import pytest
 
 from bot.loopback.discord import Permission
 from storage.errors import NotStored
-from storage.models import Rules
 from storage.states import PromptState
 from tests.support.gateway_house import Hotel
 
@@ -196,16 +195,6 @@ async def test_a_channel_that_the_bot_may_not_read_back_is_still_answered(hotel:
     await hotel.say(f"{hotel.me} hello")
     await hotel.backend.until(lambda: bool(hotel.backend.accepted))
     await asyncio.sleep(0)
-
-
-async def test_a_message_that_finds_the_queue_full_is_refused_visibly_and_not_read_again(hotel: Hotel) -> None:
-    hotel.rules = Rules(queue_limit=1)
-    await hotel.up()
-    await hotel.say(f"{hotel.me} first")
-    second = await hotel.say(f"{hotel.me} second")
-    told = await hotel.people.wait_message(hotel.channel)
-    assert told.reply_to == second.id
-    assert "/queue list" in told.content
 
 
 async def test_a_direct_message_is_heard_where_its_channel_is_configured_and_needs_no_mention(hotel: Hotel) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from bot.runtime.ports import Accepted, Offered, Refused, Reply, Withdrawn
+from bot.runtime.ports import Accepted, Duplicate, Offered, Reply, Withdrawn
 from storage.events import Code, Refusal
 from storage.models import Rules
 from storage.states import PromptState, RunState
@@ -39,11 +39,15 @@ async def test_the_eyes_come_only_after_the_commit(tmp_path: Path) -> None:
         await house.until(lambda: house.chat.seen_ids)
 
 
-async def test_a_full_queue_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
+async def test_a_full_queue_takes_no_more_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
     async with House(tmp_path, rules=Rules(queue_limit=2)) as house:
         await busy(house)
         first, second = await house.say("one"), await house.say("two")
-        assert (await house.say("three")) == Refused(Code.QUEUE_FULL)
+        third = house.message("three")
+        assert isinstance(await house.runtime.accept(third), Withdrawn)
+        notice = await house.until(lambda: next((sent for sent in house.chat.attempts if sent.reply_to_id == third.message_id), None))
+        assert "/queue list" in notice.text
+        assert isinstance(await house.runtime.accept(third), Duplicate)
         assert isinstance(first, Accepted)
         assert isinstance(second, Accepted)
         assert (first.position, second.position) == (1, 2)
