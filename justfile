@@ -53,6 +53,10 @@ sim-full *arguments:
 storm *arguments:
     .venv/bin/python -m tests.crash.storm {{arguments}}
 
+# 500 kills on both databases, with both agents: half an hour. The output of the last run is docs/proofs/crash-full.txt.
+crash-full *arguments:
+    .venv/bin/python -m tests.crash.full {{arguments}}
+
 # Two hours of load with ten minutes of kills and random faults, then every promise, and whether memory is flat; takes that long.
 load *arguments:
     .venv/bin/python -m tests.crash.load {{arguments}}

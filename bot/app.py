@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import structlog
 
 from bot.agents.base import AgentProvider, PermissionPolicy
-from bot.agents.host import host
+from bot.agents.host import host, instance_of
 from bot.agents.launch import forget_left_over
 from bot.agents.pool import AgentPool
 from bot.agents.watchdog import Silence
 from bot.checks import prepare_state_dir
 from bot.clock import Clock, SystemClock
-from bot.errors import EXIT_FAILED, EXIT_OK, Unavailable
-from bot.faults import crash_hook
+from bot.errors import EXIT_FAILED, EXIT_OK, ConfigError, Unavailable
+from bot.faults import agent_with_points, chat_with_points, crash_hook
 from bot.gateway.client import Gateway
 from bot.runtime.ports import ProjectRules, RuntimeConfig, WaitBounds
 from bot.runtime.runtime import Runtime
 from bot.settings import Settings
 from storage.errors import StorageUnavailable
+from storage.files import FileLock
 from storage.models import Rules
+from storage.points import FaultHook, no_fault
 from storage.store import Store
 
 log = structlog.get_logger(__name__)
@@ -96,32 +97,48 @@ def rules_of(settings: Settings) -> Rules:
 async def _main(settings: Settings, providers: Providers) -> int:
     clock, environ = SystemClock(), dict(os.environ)
     prepare_state_dir(settings.state_dir)
-    instance = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        config = runtime_config(settings)
+    except OSError as error:
+        raise ConfigError(f"state_dir: {settings.state_dir} cannot be used: {error.strerror}; choose another folder") from None
     async with AsyncExitStack() as stack:
-        store = await _open_store(settings, clock, instance, environ)
+        fault = crash_hook(environ)
+        store = await _open_store(settings, clock, instance_of(config.host), fault or no_fault)
         stack.push_async_callback(store.aclose)
+        stack.callback(_only_here(settings.state_dir).release)
         if left_over := await asyncio.to_thread(forget_left_over, settings.state_dir, clock.now_ms()):
             log.info("app.folders_removed", count=left_over)
         agents = providers(settings, clock, environ)
+        if fault is not None:
+            agents = [agent_with_points(agent, fault) for agent in agents]
         for agent in agents:
             stack.push_async_callback(agent.close)
         await _check(agents)
         pool = AgentPool(agents, cap=settings.runtime.warm_agents, idle_timeout_s=settings.runtime.idle_timeout_ms / 1_000, clock=clock)
         stack.push_async_callback(pool.aclose)
         gateway = Gateway(settings, clock=clock)
-        runtime = Runtime(store, pool, gateway.chat, clock, runtime_config(settings))
+        chat = gateway.chat if fault is None else chat_with_points(gateway.chat, fault)
+        runtime = Runtime(store, pool, chat, clock, config)
         gateway.attach(runtime)
         return await _serve(runtime, gateway)
 
 
-async def _open_store(settings: Settings, clock: Clock, instance: str, environ: Mapping[str, str]) -> Store:
+def _only_here(state_dir: Path) -> FileLock:
+    """Whoever has it knows that no other process of this host is there (`Services.gone`)."""
+    try:
+        return FileLock.take(state_dir / "host-id")
+    except StorageUnavailable as error:
+        raise Unavailable(f"state_dir: {error} Stop that process, or give each a state_dir of its own.") from error
+
+
+async def _open_store(settings: Settings, clock: Clock, instance: str, fault: FaultHook) -> Store:
     try:
         return await Store.open(
             settings.database.url.get_secret_value(),
             now=clock.now_ms,
             rules=rules_of(settings),
             instance=instance,
-            fault=crash_hook(environ),
+            fault=fault,
         )
     except StorageUnavailable as error:
         raise Unavailable(f"database: {error}") from error

@@ -91,7 +91,7 @@ def _file_system(folder: Path, lines: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileLock:
-    """The right to use a database file, held until release or death: the kernel gives it back, no pid is guessed."""
+    """The right to use a file, held until release or death: the kernel gives it back, no pid is guessed."""
 
     path: Path
     descriptor: int
@@ -112,7 +112,7 @@ class FileLock:
         except OSError as error:
             os.close(descriptor)
             if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
-                raise StorageUnavailable(f"Another process has the database {file} open (it holds {path}).") from error
+                raise StorageUnavailable(f"Another process uses {file} (it holds {path}).") from error
             raise StorageUnavailable(f"The lock file {path} cannot be locked: {error.strerror}.") from error
         return cls(path, descriptor)
 

@@ -1,7 +1,7 @@
-"""Looks into the SQLite file of a running Nightporter from another process: for the demo's recorder and the history checker.
+"""Looks into the database of a running Nightporter from another process: for the demo's recorder and the history checker.
 
-It opens the file read-only, so that an observer can neither change nor hold up what it observes (a reader of a write-ahead log
-takes no lock that a writer needs).
+It opens an SQLite file read-only, so that an observer can neither change nor hold up what it observes (a reader of a write-ahead
+log takes no lock that a writer needs).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sqlalchemy import Connection, create_engine, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Connection, Engine, create_engine, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from storage.events import Entity
@@ -31,38 +31,48 @@ class View:
 
 
 class Outside:
-    """A read-only connection to `file`, which need not exist yet."""
+    """A connection that only reads. `version` is a query whose answer changes with every commit, `begin` begins a snapshot.
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=StaticPool)
-        self._version: int | None = None
+    The engine's driver must begin no transaction by itself.
+    """
+
+    def __init__(self, engine: Engine, version: str, begin: str) -> None:
+        self._engine = engine
+        self._version_query = version
+        self._begin = begin
+        self._version: str | None = None
+
+    @classmethod
+    def of_file(cls, file: Path) -> Self:
+        """Of an SQLite file, which need not exist yet."""
+
+        def connect() -> sqlite3.Connection:
+            return sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5)
+
+        engine = create_engine("sqlite://", creator=connect, poolclass=StaticPool)
+        return cls(engine, "PRAGMA data_version", "BEGIN")
 
     def changed(self) -> bool:
-        """Whether anybody committed since the last call; True at first, False while there is no file."""
-        if not self._file.exists():
-            return False
+        """Whether anybody committed since the last call; True at first, False while there is no database."""
         try:
             with self._engine.connect() as conn:
-                version: int = conn.exec_driver_sql("PRAGMA data_version").scalar_one()
-        except OperationalError:
+                version = str(conn.exec_driver_sql(self._version_query).scalar_one())
+        except DBAPIError:
             return False
         before, self._version = self._version, version
         return version != before
 
     def view(self, after_entry: int = 0) -> View | None:
-        """All rows, and the journal behind that entry; None while there is no file, no table, or no way in."""
-        if not self._file.exists():
-            return None
+        """All rows, and the journal behind that entry; None while there is no database, no table, or no way in."""
         try:
             with self._engine.connect() as conn:
                 # One read transaction: rows and journal belong together.
-                conn.exec_driver_sql("BEGIN")
+                conn.exec_driver_sql(self._begin)
                 try:
                     return _view(conn, after_entry)
                 finally:
                     conn.exec_driver_sql("ROLLBACK")
-        except OperationalError:
+        except DBAPIError:
             return None
 
     def close(self) -> None:
@@ -74,10 +84,6 @@ class Outside:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _connect(self) -> sqlite3.Connection:
-        # The library must not begin transactions by itself.
-        return sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5)
 
 
 def _view(conn: Connection, after_entry: int) -> View:

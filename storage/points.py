@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import assert_never
+from typing import Final, assert_never, get_args
 
 from storage import events as e
 from storage.events import Event
@@ -63,3 +63,12 @@ def point_of(event: Event) -> str:
             return type(event).__name__.lower()
         case _:
             assert_never(event)
+
+
+def _commits() -> frozenset[str]:
+    # The event's type alone decides; none of its fields is looked at.
+    return frozenset(point_of(kind.__new__(kind)) for kind in get_args(Event))
+
+
+#: Every commit point, without its side.
+COMMITS: Final = _commits()

@@ -31,3 +31,13 @@ def host(state_dir: Path) -> str:
         finally:
             draft.unlink(missing_ok=True)
     return path.read_text(encoding="ascii").strip()
+
+
+def instance_of(host_id: str) -> str:
+    """A name for this process that no other has or had. It begins with the host's."""
+    return f"{host_id}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def from_host(instance: str, host_id: str) -> bool:
+    """Whether that process ran on this host."""
+    return instance.startswith(f"{host_id}-")

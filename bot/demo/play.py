@@ -17,6 +17,7 @@ from bot.demo.steps import STEPS
 from bot.demo.story import Story
 from bot.demo.transcript import Transcript, Verdict
 from bot.errors import EXIT_FAILED, EXIT_OK
+from storage.outside import Outside
 
 #: What a shell reports for a program that Ctrl-C ended: 128 + SIGINT.
 _EXIT_INTERRUPTED = 130
@@ -50,7 +51,7 @@ async def _main(json_file: Path | None, *, serve: bool, sabotage: str | None) ->
         await stack.enter_async_context(servers)
         world = servers.discord.world
         names |= {user.id: user.name for user in world.users.values()} | {one.id: one.name for one in world.channels.values()}
-        recorder = Recorder(servers.discord, servers.model, servers.database, clock, file)
+        recorder = Recorder(servers.discord, servers.model, Outside.of_file(servers.database), clock, file)
         stack.push_async_callback(recorder.aclose)
         recorder.listen(transcript.on_event)
         story = Story(servers, recorder, transcript, clock, _PATIENCE_S, wake_patience_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TextIO, TypeVar, assert_never
 
 from bot.clock import Clock
@@ -39,13 +38,13 @@ class DidNotCome(Exception):
 class Recorder:
     """Watches until it is closed. `events` grows; `rows` is the database as last seen."""
 
-    def __init__(self, discord: LoopbackDiscord, model: ModelApi, database: Path, clock: Clock, file: TextIO | None = None) -> None:
+    def __init__(self, discord: LoopbackDiscord, model: ModelApi, database: Outside, clock: Clock, file: TextIO | None = None) -> None:
         self.events: list[Event] = []
         self.rows = Snapshot()
         self._discord = discord
         self._clock = clock
         self._file = file
-        self._outside = Outside(database)
+        self._outside = database
         self._last_entry = 0
         self._listeners: list[Callable[[Event], None]] = []
         self._waiters: list[asyncio.Future[None]] = []

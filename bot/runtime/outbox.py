@@ -57,7 +57,7 @@ class Senders:
     async def _take_over(self, services: Services) -> None:
         """Parts that processes now gone were sending."""
         for part in await services.store.outbox.held_by_others(services.instance):
-            event = TakePart(services.instance, part.id, self.deadline_ms(services), holder_gone=services.store.exclusive)
+            event = TakePart(services.instance, part.id, self.deadline_ms(services), holder_gone=services.gone(part.holder))
             outcome = await services.ledger.do(event)
             if isinstance(outcome, Done):
                 log.info("part.taken_over", part=part.id, holder=part.holder)

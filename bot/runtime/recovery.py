@@ -62,7 +62,7 @@ class Recovery:
         services = self._services
         why = "Nightporter ended several times while it started the agent"
         # One of our own may have been claimed a moment ago, with its turn about to begin: only its lease tells.
-        gone = services.store.exclusive and run.holder != services.instance
+        gone = services.gone(run.holder)
         outcome = await services.ledger.do(LeaseEnded(services.instance, run.id, holder_gone=gone, notice=notices.not_started(why)))
         if not isinstance(outcome, Refusal):
             log.info("run.given_back", run=run.id, holder=run.holder)
@@ -71,7 +71,7 @@ class Recovery:
         services = self._services
         since_s = services.clock.monotonic_s()
         until_ms = lease_until_ms(services.clock, services.config)
-        gone = services.store.exclusive or run.holder == services.instance
+        gone = services.gone(run.holder) or run.holder == services.instance
         outcome = await services.ledger.do(TakeOver(services.instance, run.id, services.config.host, until_ms, holder_gone=gone))
         if isinstance(outcome, Refusal):
             if outcome.code is Code.OTHER_HOST and run.lease_until_ms <= services.clock.now_ms():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.agents.base import AgentUnavailable, SessionSpec
+from bot.agents.host import from_host
 from bot.agents.pool import AgentPool
 from bot.agents.tools import TOOLS
 from bot.clock import Clock
@@ -35,6 +36,15 @@ class Services:
     def instance(self) -> str:
         """This process, as rows name it."""
         return self.store.instance
+
+    def gone(self, holder: str | None) -> bool:
+        """Whether another process that holds a row is proven gone.
+
+        This one alone has the database (SQLite), or alone has the state folder that makes a host: see `bot.app`.
+        """
+        if holder is None or holder == self.instance:
+            return False
+        return self.store.exclusive or from_host(holder, self.config.host)
 
 
 def spec_of(services: Services, conversation: Conversation, session: Session) -> SessionSpec:

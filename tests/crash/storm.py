@@ -26,7 +26,7 @@ import structlog
 
 from bot.demo import leftovers
 from bot.demo.events import Event
-from bot.loopback.discord import ApiError, CannotInvokeError, Channel, Message, Record
+from bot.loopback.discord import ApiError, CannotInvokeError, Channel, Member, Message, Record
 from tests.crash.account import Told, unaccounted
 from tests.crash.rest import aside, descriptors, quiet
 from tests.crash.weather import Weather
@@ -216,10 +216,13 @@ class Storm:
         text = self._words(word)
         if channel.id in self._mention or channel.thread is not None:
             text = f"<@{self._porter.discord.people.bot.id}> {text}"
-        by = self._random.choice((self._porter.alice, self._porter.bob, self._porter.ada))
+        await self._tell(channel, self._random.choice((self._porter.alice, self._porter.bob, self._porter.ada)), word, text)
+
+    async def _tell(self, channel: Channel, by: Member, word: str, text: str) -> Message:
         message = await self._porter.discord.people.say(channel, by, text)
         self._told[message.id] = Told(message.id, channel.id, [word])
         self._said.append(message)
+        return message
 
     def _words(self, word: str) -> str:
         chance = self._random
@@ -255,12 +258,15 @@ class Storm:
         if act == "delete":
             told.commanded = True
             await self._porter.discord.people.delete(message)
-            return
+        else:
+            await self._edit(message)
+
+    async def _edit(self, message: Message) -> None:
         self._number += 1
         word = f"m{self._number}x"
         prefix = message.content.partition(" ")[0] + " " if message.content.startswith("<@") else ""
         await self._porter.discord.people.edit(message, f"{prefix}say {word}")
-        told.words.append(word)
+        self._told[message.id].words.append(word)
 
     async def _open_thread(self) -> None:
         parent = self._random.choice([one for one in self._channels if one.thread is None])
@@ -356,11 +362,11 @@ class Storm:
         return violations(history) + unaccounted(history, self._told.values())
 
 
-async def storm(folder: Path, *, kills: int, seed: int, agent: Agent = "scripted") -> Outcome:
-    """Play one."""
+async def storm(folder: Path, *, kills: int, seed: int, agent: Agent = "scripted", postgres: str | None = None) -> Outcome:
+    """Play one; `postgres` is the URL of an empty database."""
     before = descriptors(os.getpid())
     (folder / "annex").mkdir()
-    async with Porter(folder, agent=agent, config=extra_config()) as porter:
+    async with Porter(folder, agent=agent, config=extra_config(), postgres=postgres) as porter:
         outcome = await Storm(porter, seed, agent).run(kills)
     after = descriptors(os.getpid())
     if after > before + _FD_SLACK:

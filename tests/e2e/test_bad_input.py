@@ -88,7 +88,7 @@ async def test_a_second_process_on_the_same_database(tmp_path: Path) -> None:
         first = porter.process
         second = await porter.start(ready=False)
         assert await asyncio.wait_for(second.wait(), 30) == EXIT_UNAVAILABLE
-        assert "Another process has the database" in sentence(porter.output)
+        assert "Another process uses" in sentence(porter.output)
         assert first.exit_code is None
 
 

@@ -219,7 +219,7 @@ class World:
     # --- what is known of it -----------------------------------------------------------------------------------------------
 
     def history(self) -> History:
-        with Outside(self.database) as outside:
+        with Outside.of_file(self.database) as outside:
             view = outside.view()
         assert view is not None
         deleted = {said.id for said in self.discord.people if said.deleted}

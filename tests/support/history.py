@@ -16,7 +16,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from bot.agents import procs
 from bot.loopback.discord import EventLog, Record
@@ -111,7 +110,7 @@ class History:
 
 
 def read_history(
-    database: Path,
+    database: Outside,
     discord: EventLog,
     model: ModelLog | None = None,
     *,
@@ -120,9 +119,9 @@ def read_history(
     ended: bool = False,
 ) -> History:
     """Everything so far; the database must exist."""
-    with Outside(database) as outside:
+    with database as outside:
         view = outside.view()
-    assert view is not None, f"there is no database at {database}"
+    assert view is not None, "there is no database"
     return History(view, tuple(discord), tuple(model or ()), heard, at_rest_ms, ended)
 
 

@@ -31,8 +31,10 @@ from bot.faults import CRASH_VARIABLE
 from bot.loopback.discord import Channel, Guild, LoopbackConfig, LoopbackDiscord, Member, Message
 from bot.loopback.model import ModelApi
 from storage.models import Continuation, Prompt, Run, Snapshot
+from storage.outside import Outside
 from storage.states import ACTIVE_RUN, LIVE_CONTINUATION, OPEN_PART, ContinuationState, PromptState, RunState
 from tests.support.history import History, assert_kept, read_history
+from tests.support.postgres import outside
 
 T = TypeVar("T")
 
@@ -59,8 +61,12 @@ class Porter:
         config: str = "",
         env: Mapping[str, str] | None = None,
         command: tuple[str, ...] | None = None,
+        postgres: str | None = None,
     ) -> None:
-        """`config` is more TOML, put before the tables of agents, projects and channels; `env` more environment."""
+        """`config` is more TOML, put before the tables of agents, projects and channels; `env` more environment.
+
+        `postgres` is the URL of an empty database to use instead of a file.
+        """
         self.folder = folder
         self.clock = SystemClock()
         self.discord = LoopbackDiscord(discord)
@@ -69,7 +75,9 @@ class Porter:
         self._scripted = agent == "scripted"
         self._listen = listen
         self._config = config
-        self._env = dict(env or {})
+        self._postgres = postgres
+        #: More environment of the processes to come.
+        self.env = dict(env or {})
         self._command = command or (SCRIPTED if self._scripted else RUN)
         self._stack = AsyncExitStack()
         self._starts: list[PorterProcess] = []
@@ -97,7 +105,12 @@ class Porter:
 
     @property
     def database(self) -> Path:
+        """The file, where no PostgreSQL was asked for."""
         return self.state / "nightporter.db"
+
+    def outside(self) -> Outside:
+        """A look at the database."""
+        return Outside.of_file(self.database) if self._postgres is None else outside(self._postgres)
 
     @property
     def process(self) -> PorterProcess:
@@ -144,13 +157,15 @@ class Porter:
             path.write_text(secret)
             path.chmod(0o600)
         self.config_file.write_text(self._toml(porters.id))
-        self.recorder = Recorder(self.discord, self.model, self.database, self.clock)
+        self.recorder = Recorder(self.discord, self.model, self.outside(), self.clock)
         self._stack.push_async_callback(self.recorder.aclose)
         self._stack.push_async_callback(self._end_all)
 
     def _toml(self, admin_role: int) -> str:
+        database = "" if self._postgres is None else f'database.url = "{self._postgres}"'
         return f"""\
 state_dir = "state"
+{database}
 {self._config}
 [discord]
 token_file = "discord-token"
@@ -194,7 +209,7 @@ listen = "{self._listen}"
     async def start(self, *, crash: str | None = None, ready: bool = True) -> PorterProcess:
         """Start Nightporter (again). `crash` is a crash point such as "C3.before:1"; `ready` waits until it listens."""
         since = len(self.discord.log)
-        env = {**clean_env(self.mark), "HOME": str(self.folder), **self._env}
+        env = {**clean_env(self.mark), "HOME": str(self.folder), **self.env}
         if crash is not None:
             env[CRASH_VARIABLE] = crash
         process = PorterProcess(self.config_file, self.folder / "nightporter.log", env, self._command)
@@ -327,7 +342,7 @@ listen = "{self._listen}"
         ended = all(process.exit_code is not None for process in self._starts)
         members = {self.alice.id, self.bob.id, self.ada.id}
         return read_history(
-            self.database,
+            self.outside(),
             self.discord.log,
             None if self._scripted else self.model.log,
             heard=lambda record: record.channel_id == self.channel.id and record.author_id in members,

@@ -12,6 +12,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import create_engine
+
+from storage.outside import Outside
+
 
 @dataclass
 class Postgres:
@@ -37,6 +41,12 @@ class Postgres:
     def url(self, database: str) -> str:
         info = self.server.get_postmaster_info()
         return f"postgresql+asyncpg://postgres@/{database}?host={info.socket_dir}"
+
+
+def outside(url: str) -> Outside:
+    """What `storage.outside` shows of a file, of a database of such a server. Any commit on the server counts as a change."""
+    engine = create_engine(url.replace("+asyncpg", "+psycopg"), isolation_level="AUTOCOMMIT")
+    return Outside(engine, "SELECT pg_current_wal_insert_lsn()", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
 
 @contextmanager

@@ -14,9 +14,10 @@ from bot.faults import CRASH_VARIABLE, crash_hook
 PASSES = """\
 import asyncio, os
 from bot.faults import crash_hook
+from storage.points import no_fault
 
 async def main():
-    hook = crash_hook(os.environ)
+    hook = crash_hook(os.environ) or no_fault
     for _ in range(3):
         for point in ("C3.before", "C3.after"):
             print(point, flush=True)
@@ -44,7 +45,7 @@ def test_the_process_dies_at_that_point_in_that_pass(order: str, reached: int) -
     assert passes(order) == (-signal.SIGKILL, reached)
 
 
-@pytest.mark.parametrize("order", ["C3", "C3.before", "C3.before:0", "C3.during:1"])
+@pytest.mark.parametrize("order", ["C3", "C3.before", "C3.before:0", "C3.during:1", "C33.before:1", "agent.turn:1"])
 def test_an_order_that_cannot_be_read_is_an_error(order: str) -> None:
     with pytest.raises(ConfigError, match=CRASH_VARIABLE):
         crash_hook({CRASH_VARIABLE: order})

@@ -41,7 +41,7 @@ async def test_a_second_process_is_refused_until_the_first_is_gone_even_killed(s
         assert holder.stdout is not None
         while (line := await holder.stdout.readline()) != b"open\n":
             assert line, "the holder ended"
-        with pytest.raises(StorageUnavailable, match=r"Another process has the database .*np\.db open \(it holds .*np\.db\.lock\)"):
+        with pytest.raises(StorageUnavailable, match=r"Another process uses .*np\.db \(it holds .*np\.db\.lock\)"):
             await Store.open(sqlite_url, now=time, rules=Rules(), instance="second")
     finally:
         holder.kill()
