@@ -35,7 +35,7 @@ class Loader:
         await rows.open_sessions(waiting)
         return rows.snapshot()
 
-    async def event(self, event: Event) -> Snapshot:  # noqa: C901, PLR0912 - one case for each kind of event, each one line
+    async def event(self, event: Event) -> Snapshot:  # noqa: C901, PLR0912, PLR0915 - one case for each kind of event, each one line
         """What the rule of this event reads; an empty snapshot where nothing is found."""
         rows = Collector(self.conn)
         match event:
@@ -73,6 +73,13 @@ class Loader:
                 await rows.whole(owner_of(runs, event.run_id))
                 await rows.run(event.run_id)
                 await rows.parts_with(parts.c.run_id == event.run_id)
+            case e.Unpark():
+                await rows.lock_agent(event.conversation_id)
+            case e.Settle(park_until_ms=int()):
+                # Every conversation of the agent in order of the ids, as for a claim, and only then the run's own once more.
+                await rows.lock_agent(owner_of(runs, event.run_id))
+                await rows.whole(owner_of(runs, event.run_id))
+                await rows.run(event.run_id)
             case (
                 e.Dispatch()
                 | e.Release()

@@ -42,6 +42,7 @@ def point_of(event: Event) -> str:
             | e.Remove()
             | e.Choose()
             | e.Attend()
+            | e.Unpark()
             | e.AskToContinue()
             | e.Renew()
             | e.Release()

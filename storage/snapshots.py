@@ -87,6 +87,12 @@ class Collector:
         found = await self._add(CONVERSATIONS, query)
         return found[0].id if found else None
 
+    async def lock_agent(self, conversation: Owner) -> None:
+        """All conversations with the same agent, locked."""
+        agent = select(conversations.c.agent).where(conversations.c.id == conversation).scalar_subquery()
+        query = CONVERSATIONS.light().where(conversations.c.agent == agent).order_by(conversations.c.id)
+        await self._add(CONVERSATIONS, query.with_for_update())
+
     async def whole(self, conversation: Owner) -> ConversationId | None:
         """The conversation, locked, with its active run, live prompts and continuations, and the sessions those belong to."""
         conversation_id = await self.lock(conversation)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import structlog
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -149,7 +149,10 @@ class Store:
             if found is not None:
                 return CONVERSATIONS.read(found)
             now_ms = self._now()
-            insert_it = Insert(Entity.CONVERSATION, new.row(now_ms), "first binding")
+            # A usage limit holds every conversation of the agent, so also one that begins later.
+            held = select(func.min(conversations.c.not_before_ms)).where(conversations.c.agent == new.agent)
+            row = replace(new.row(now_ms), not_before_ms=(await conn.execute(held)).scalar_one() or 0)
+            insert_it = Insert(Entity.CONVERSATION, row, "first binding")
             (written,) = await Writer(conn, self.instance, now_ms).apply((insert_it,))
             if not isinstance(written, Insert) or not isinstance(written.row, Conversation):
                 raise TypeError(written)

@@ -11,7 +11,7 @@ from typing import assert_never
 from storage import events as e
 from storage.events import Change, Event, Refusal
 from storage.models import Rules, Snapshot
-from storage.rules import claims, delivery, intake, stops, turns, waits
+from storage.rules import claims, delivery, intake, parking, stops, turns, waits
 from storage.rules.delivery import next_step, window_open
 
 __all__ = ["decide", "next_step", "window_open"]
@@ -30,6 +30,8 @@ def decide(snapshot: Snapshot, event: Event, now_ms: int, rules: Rules) -> tuple
             return intake.ask_to_continue(snapshot, event, now_ms, rules)
         case e.Resume():
             return intake.resume(snapshot, event, now_ms)
+        case e.Unpark():
+            return parking.unpark(snapshot, event)
         case e.Claim() | e.Dispatch() | e.Release() | e.LeaseEnded() | e.SessionLost():
             return _before_the_call(snapshot, event, now_ms, rules)
         case e.Renew() | e.TakeOver() | e.GiveUp() | e.NativeIdChanged() | e.Say() | e.Skip() | e.Settle():

@@ -94,6 +94,10 @@ class Backend(Protocol):
         """Continue: the unattended budget begins anew."""
         ...
 
+    async def unpark(self, conversation_id: ConversationId, by: Person) -> Outcome:
+        """Try the conversation's agent now, before its usage limit is said to end."""
+        ...
+
     async def resume(self, run_id: RunId, by: Person) -> Outcome:
         """Go on with an interrupted or failed run."""
         ...

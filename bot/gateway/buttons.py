@@ -21,14 +21,17 @@ from storage.models import Conversation, ConversationId, RunId
 log = structlog.get_logger(__name__)
 
 #: These set the agent to work, so they need a channel that is still bound.
-_WORKING: Final = frozenset({"resume", "continue", "offer-run"})
-_PATTERN: Final = r"np:(?P<verb>resume|discard|continue|offer-run|offer-discard):(?P<id>[0-9]{1,18})"
+_WORKING: Final = frozenset({"resume", "continue", "try-now", "offer-run"})
+#: These concern more than the conversation.
+_ADMINS: Final = frozenset({"try-now"})
+_PATTERN: Final = r"np:(?P<verb>resume|discard|continue|try-now|offer-run|offer-discard):(?P<id>[0-9]{1,18})"
 
 #: What was done, for whoever pressed.
 _DONE: Final = {
     "resume": "The agent goes on.",
     "discard": "It stays as it is.",
     "continue": "The agent goes on with what was waiting.",
+    "try-now": "The agent is tried now.",
     "offer-run": "The agent takes it up.",
     "offer-discard": "It was discarded.",
 }
@@ -62,6 +65,9 @@ async def pressed(interaction: discord.Interaction[Any], verb: str, subject: int
     held = level(settings.access, settings.discord.guilds, caller)
     if held < Level.MEMBER:
         await refuse(interaction, sentences.STRANGER)
+        return
+    if verb in _ADMINS and held < Level.ADMIN:
+        await refuse(interaction, sentences.FOR_ADMINS)
         return
     answer = await Answer.begin(interaction)
     try:
@@ -101,6 +107,8 @@ async def _act(backend: Backend, verb: str, subject: int, by: Person) -> Outcome
             return await backend.resume(RunId(subject), by)
         case "continue":
             return await backend.attend(ConversationId(subject), by)
+        case "try-now":
+            return await backend.unpark(ConversationId(subject), by)
         case "offer-run" | "offer-discard":
             return await backend.choose(ConversationId(subject), verb == "offer-run", by)
         case _:

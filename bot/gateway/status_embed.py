@@ -58,6 +58,8 @@ def _now(status: Status) -> str:
         stopping = ", stopping" if run.stop_requested else ""
         since = (run.dispatched_ms or run.claimed_ms) // 1_000
         lines.append(f"The agent is {_RUNS[run.state]}{stopping} (r{run.id}, for <@{run.began_by}>, since <t:{since}:R>).")
+    if status.held_until_ms is not None:
+        lines.append(f"No turn begins before <t:{status.held_until_ms // 1_000}:f> (<t:{status.held_until_ms // 1_000}:R>).")
     if status.unreachable_since_ms is not None:
         lines.append(f"Nothing could be posted here since <t:{status.unreachable_since_ms // 1_000}:R>; it is kept and will be.")
     return "\n".join(lines)

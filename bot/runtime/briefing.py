@@ -74,9 +74,12 @@ async def _woken(services: Services, conversation: Conversation, prompts: tuple[
 
 
 async def _original(services: Services, session: Session, prompts: tuple[Prompt, ...]) -> tuple[Prompt, ...]:
-    """What a resumed run was about, for a session that cannot know it."""
-    resume = next((p for p in prompts if p.kind is PromptKind.RESUME), None)
-    if resume is None or session.turns > 0:
+    """What a resumed run was about, for a session that cannot know it; a resume of a resume leads to the first request."""
+    if session.turns > 0:
         return ()
-    _, _, number = resume.source_key.partition(":")
-    return await services.store.prompts.of_run(RunId(int(number))) if number.isdigit() else ()
+    about = prompts
+    while (resume := next((p for p in about if p.kind is PromptKind.RESUME), None)) is not None:
+        # `resume:<run>` or `again:<n>:<run>`, of an earlier run each time, so this ends.
+        number = resume.source_key.rpartition(":")[2]
+        about = await services.store.prompts.of_run(RunId(int(number))) if number.isdigit() else ()
+    return about if about is not prompts else ()

@@ -18,6 +18,9 @@ from storage.store import Done
 
 log = structlog.get_logger(__name__)
 
+#: A usage limit that ends sooner is not worth a notice; so is the pause after an agent that could not be opened.
+_WORTH_TELLING_MS = 60_000
+
 
 def source_key(message_id: int) -> str:
     """What makes a message's prompt unique."""
@@ -94,6 +97,14 @@ class Intake:
             if_full=notices.queue_full(msg.message_id),
         )
 
+    async def _say_parked(self, conversation_id: ConversationId) -> None:
+        """The first message that waits for the end of a usage limit is told so; lost with a crash, as nothing hangs on it."""
+        services = self._services
+        conversation = await services.ledger.keep_reading(lambda: services.store.conversations.by_id(conversation_id))
+        until_ms = 0 if conversation is None else conversation.not_before_ms
+        if until_ms >= services.clock.now_ms() + _WORTH_TELLING_MS:
+            await services.ledger.keep_trying(Notify(services.instance, conversation_id, (notices.parked(until_ms),)))
+
     async def _result(self, msg: Incoming, outcome: Done | Refusal) -> AcceptResult:
         if isinstance(outcome, Refusal):
             if outcome.code is Code.DUPLICATE:
@@ -111,4 +122,6 @@ class Intake:
             case _:
                 waiting = await self._services.ledger.keep_reading(lambda: self._services.store.prompts.waiting(msg.conversation_id))
                 place = next((n for n, prompt in enumerate(waiting, 1) if prompt.id == stored.id), 1)
+                if place == 1:
+                    await self._say_parked(msg.conversation_id)
                 return Accepted(stored.id, place)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from bot.agents.base import ErrorKind
 from storage.events import NewPart
-from storage.models import Continuation, ConversationId, PartKind, RunId
+from storage.models import Continuation, ConversationId, PartKind, Run, RunId
 
 #: Discord takes at most this many code points in a message (developer docs, Create Message).
 LONGEST_MESSAGE = 2_000
@@ -80,10 +80,21 @@ def failed(run_id: RunId, kind: ErrorKind) -> NewPart:
     return notice(sentence, *((_resume(run_id),) if resumable else ()))
 
 
-def limit(run_id: RunId, resets_at_ms: int | None) -> NewPart:
-    """The account's usage limit ended a turn."""
-    when = "" if resets_at_ms is None else f"; it ends <t:{resets_at_ms // 1_000}:t> (<t:{resets_at_ms // 1_000}:R>)"
-    return notice(f"The agent's usage limit is reached{when}.", _resume(run_id))
+def limit(run: Run, resets_at_ms: int | None, until_ms: int, *, goes_on: bool) -> NewPart:
+    """The account's usage limit ended a turn; nothing begins before `until_ms`."""
+    ends = "" if resets_at_ms is None else f"; it ends {_moment(resets_at_ms)}"
+    if goes_on:
+        itself = "The agent goes on by itself then" if ends else f"It is not known until when; the agent tries again {_moment(until_ms)}"
+        then = f"{itself}, and what you write waits until then."
+    else:
+        then = f"The agent has tried several times; nothing begins before {_moment(until_ms)}, and this turn only goes on if you resume it."
+    try_now = _button("Try now", "secondary", f"np:try-now:{run.conversation_id}")
+    return notice(f"The agent's usage limit is reached{ends}. {then}", *(() if goes_on else (_resume(run.id),)), try_now)
+
+
+def parked(until_ms: int) -> NewPart:
+    """A message came while nothing may begin."""
+    return notice(f"The agent is not available before {_moment(until_ms)}, because of its usage limit; your message waits until then.")
 
 
 def refused() -> NewPart:
@@ -104,6 +115,11 @@ def no_answer(next_up: str) -> NewPart:
 def small(text: str) -> NewPart:
     """Small text alone: a footer where there is no message to put it under."""
     return notice(f"{SMALL}{text}")
+
+
+def _moment(when_ms: int) -> str:
+    """In the reader's own time zone: Discord draws it (developer docs, Message Formatting: Timestamps)."""
+    return f"<t:{when_ms // 1_000}:f> (<t:{when_ms // 1_000}:R>)"
 
 
 def not_started(why: str) -> NewPart:

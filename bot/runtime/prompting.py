@@ -90,6 +90,14 @@ def resume_text(author_name: str, why: str | None) -> str:
     )
 
 
+def again_text() -> str:
+    """What lets a session go on after the account's usage limit."""
+    return (
+        "[resume] Your earlier turn was cut off by the account's usage limit, which should be over now. "
+        "Look first at what is done already, then finish it without doing anything twice."
+    )
+
+
 def go_on_text(author_name: str) -> str:
     """What a press of Continue asks of an agent that was refused a wait."""
     return f"[continue] {_name(author_name)} lets you go on: look at what you wanted to wait for; `wait` is taken again."

@@ -25,7 +25,7 @@ from bot.runtime.supervisor import Supervisor
 from bot.runtime.views import Status
 from storage.conversations import NewConversation
 from storage.errors import StorageError
-from storage.events import Attend, Cancel, Choose, Code, Rebind, Receipt, Refusal, Remove, Resume, Stop, WakeNow
+from storage.events import Attend, Cancel, Choose, Code, Rebind, Receipt, Refusal, Remove, Resume, Stop, Unpark, WakeNow
 from storage.models import Continuation, ContinuationId, Conversation, ConversationId, Prompt, PromptId, RunId, SessionId
 from storage.states import RunState
 from storage.store import Done, Store
@@ -198,6 +198,10 @@ class Runtime:
     async def attend(self, conversation_id: ConversationId, by: Person) -> Outcome:
         """Continue: the unattended budget begins anew."""
         return await self._services.ledger.do(Attend(by.by, conversation_id))
+
+    async def unpark(self, conversation_id: ConversationId, by: Person) -> Outcome:
+        """Try the conversation's agent now, before its usage limit is said to end."""
+        return await self._services.ledger.do(Unpark(by.by, conversation_id))
 
     async def resume(self, run_id: RunId, by: Person) -> Outcome:
         """Go on with an interrupted or failed run, or with what a wake wanted to wait for."""

@@ -9,10 +9,11 @@ from typing import Literal
 
 from bot.agents.base import EndKind, ErrorKind, RunEnded, Usage
 from bot.runtime import notices
+from bot.runtime.limits import after_limit
 from bot.runtime.prose import Final
 from bot.runtime.services import Services
-from storage.events import Entity, Evidence, Move, NewPart, Proof, Refusal, Settle
-from storage.models import Continuation, PartKind, Run
+from storage.events import Again, Entity, Evidence, Move, NewPart, Proof, Refusal, Settle
+from storage.models import Continuation, PartKind, Prompt, Run
 from storage.states import ContinuationState, RunState
 from storage.store import Done
 
@@ -32,6 +33,9 @@ class Ending:
     outcome: Outcome
     why: str
     notices: tuple[NewPart, ...] = ()
+    #: See `Settle`.
+    park_until_ms: int | None = None
+    again: Again | None = None
 
 
 @dataclass(slots=True)
@@ -49,8 +53,8 @@ class Record:
         return json.dumps({"said": [{"block": b, "text": t} for b, t in self.said], "usage": usage}, ensure_ascii=False)
 
 
-def ending_of(run: Run, end: RunEnded, cut_by: str | None) -> Ending:
-    """The outcome of a turn that this process saw end. `cut_by`: why Nightporter itself interrupted it, if it did."""
+def ending_of(run: Run, prompts: Sequence[Prompt], end: RunEnded, cut_by: str | None, now_ms: int) -> Ending:
+    """The outcome of a turn about `prompts` that this process saw end. `cut_by`: why Nightporter itself interrupted it, if it did."""
     if end.end is EndKind.COMPLETED:
         return Ending(RunState.SUCCEEDED, "the turn ended")
     if run.stop_requested or cut_by == STOPPED:
@@ -64,7 +68,8 @@ def ending_of(run: Run, end: RunEnded, cut_by: str | None) -> Ending:
         case EndKind.REFUSED:
             return Ending(RunState.FAILED, "the model declined to answer", (notices.refused(),))
         case EndKind.LIMIT:
-            return Ending(RunState.FAILED, "the account's usage limit", (notices.limit(run.id, end.resets_at_ms),))
+            limited = after_limit(run, prompts, end, now_ms)
+            return Ending(RunState.FAILED, "the account's usage limit", (limited.notice,), limited.until_ms, limited.again)
         case EndKind.FAILED:
             kind = end.error or ErrorKind.UNKNOWN
             return Ending(RunState.FAILED, f"{kind.value}: {detail}", (notices.failed(run.id, kind),))
@@ -120,6 +125,8 @@ def build(services: Services, run: Run, ending: Ending, facts: Facts, live: Sequ
         told,
         facts.native_id,
         facts.record.as_json(),
+        ending.park_until_ms,
+        ending.again,
     )
 
 

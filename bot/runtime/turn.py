@@ -250,7 +250,7 @@ class Turn:
         proof = await self._prove(opened)
         fresh = await services.ledger.keep_reading(lambda: services.store.runs.by_id(run.id)) or run
         live = await services.ledger.keep_reading(lambda: services.store.continuations.live(conversation.id))
-        ending = settle.ending_of(fresh, end, self._cut_by)
+        ending = settle.ending_of(fresh, told.prompts, end, self._cut_by, services.clock.now_ms())
         self._record.said = self._prose.said
         native_id = opened.agent.native_id
         facts = settle.Facts(

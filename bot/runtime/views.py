@@ -45,6 +45,8 @@ class Status:
     unattended: Budget
     #: Newest first.
     recent: tuple[Run, ...]
+    #: No turn begins before: the agent's usage limit, or a pause after it could not be opened. Integer milliseconds UTC.
+    held_until_ms: int | None
     #: Since when nothing could be posted there.
     unreachable_since_ms: int | None
 
@@ -69,5 +71,6 @@ async def status(services: Services, conversation_id: ConversationId) -> Status 
         session=await store.sessions.open_of(conversation_id),
         unattended=Budget(conversation.unattended_runs, rules.unattended_runs, until_ms, met),
         recent=await store.runs.recent(conversation_id, _RECENT_RUNS),
+        held_until_ms=conversation.not_before_ms if conversation.not_before_ms > now_ms else None,
         unreachable_since_ms=services.unreachable_since_ms(conversation.channel_id),
     )

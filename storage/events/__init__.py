@@ -11,6 +11,7 @@ from storage.events.changes import Change, Code, Entity, Insert, Move, NewPart, 
 from storage.events.delivery import Absent, Fail, Notify, Receipt, Retry, Send, TakePart, Undecided
 from storage.events.intake import Arrive, AskToContinue, Attend, Choose, Edit, Remove, Seen
 from storage.events.runs import (
+    Again,
     Claim,
     Dispatch,
     Evidence,
@@ -26,6 +27,7 @@ from storage.events.runs import (
     Settle,
     Skip,
     TakeOver,
+    Unpark,
 )
 from storage.events.waits import Cancel, Due, Rebind, Stop, Wait, WakeNow
 
@@ -47,6 +49,7 @@ Event = (
     | NativeIdChanged
     | SessionLost
     | Settle
+    | Unpark
     | Say
     | Skip
     | Resume
@@ -68,6 +71,7 @@ Event = (
 
 __all__ = [
     "Absent",
+    "Again",
     "Arrive",
     "AskToContinue",
     "Attend",
@@ -112,6 +116,7 @@ __all__ = [
     "TakePart",
     "Touch",
     "Undecided",
+    "Unpark",
     "Value",
     "Wait",
     "WakeNow",

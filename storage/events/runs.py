@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Literal
 
 from storage.events.changes import NewPart
-from storage.models import ContinuationId, RunId
+from storage.models import ContinuationId, ConversationId, RunId
 from storage.states import RunState
 
 
@@ -134,6 +134,15 @@ class Evidence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """A prompt that lets the same session go on, by itself, with what the run was cut off in."""
+
+    text: str
+    #: Makes it unique.
+    source_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """C5: the run's end, its answer, its continuation, its prompts, in one transaction.
 
@@ -154,6 +163,18 @@ class Settle:
     native_id: str | None = None
     #: JSON: everything the agent said, and tokens and cost.
     record: str | None = None
+    #: The account's usage limit ended the turn: nothing of this agent is claimed before, integer milliseconds UTC.
+    park_until_ms: int | None = None
+    #: Queued with it, unless the run was stopped.
+    again: Again | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unpark:
+    """An admin wants the conversation's agent to be tried now, in all its conversations."""
+
+    by: str
+    conversation_id: ConversationId
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ def _give_back(
         back: dict[str, Value] = {"run_id": None, "tries": p.tries + (1 if counts else 0)}
         changes.append(Move(Entity.PROMPT, p.id, PromptState.TAKEN, PromptState.WAITING, why, sets=back))
     if counts:
-        later = {"not_before_ms": now_ms + rules.backoff_ms * 2 ** (tries - 1)}
+        later = {"not_before_ms": max(conversation.not_before_ms, now_ms + rules.backoff_ms * 2 ** (tries - 1))}
         changes.append(Touch(Entity.CONVERSATION, conversation.id, later))
     return tuple(changes)
 

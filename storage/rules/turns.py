@@ -21,7 +21,7 @@ from storage.events import (
     Value,
 )
 from storage.models import PartKind, PromptKind, Run, Snapshot
-from storage.rules import view
+from storage.rules import parking, view
 from storage.states import (
     ACTIVE_RUN,
     ContinuationState,
@@ -169,6 +169,10 @@ def settle(snap: Snapshot, event: Settle, now_ms: int) -> tuple[Change, ...] | R
     changes += view.add_parts(conversation, (*words, *event.notices), now_ms, run.id)
     if _answered(run, after, event):
         changes.append(view.attend(conversation, now_ms))
+    if event.park_until_ms is not None:
+        changes += parking.park(snap, conversation, event.park_until_ms)
+    if event.again is not None and not run.stop_requested:
+        changes += parking.again(snap, run, event.again, now_ms)
     return tuple(changes)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bot.demo.recorder import DidNotCome
-from bot.loopback.discord import ApiError, CannotInvokeError, Code, LoopbackDiscord, Message
+from bot.loopback.discord import ApiError, CannotInvokeError, Code, LoopbackDiscord, Member, Message
 from storage.models import Snapshot
 from storage.states import ContinuationState, PromptState, RunState
 from tests.crash.rest import quiet
@@ -104,6 +104,11 @@ class Aimed(Storm):
         return await self.come(lambda rows: any(p.message_id == message.id and p.state is PromptState.SETTLED for p in rows.prompts))
 
     @property
+    def ada(self) -> Member:
+        """The admin."""
+        return self._porter.ada
+
+    @property
     def discord(self) -> LoopbackDiscord:
         return self._porter.discord
 
@@ -159,8 +164,8 @@ class Aimed(Storm):
             told.commanded = True
         await self._porter.discord.people.slash(self._porter.channel, self._porter.ada, path, options)
 
-    async def press(self, custom_id: str) -> None:
-        """Somebody presses the newest button whose id begins like this, if there is one."""
+    async def press(self, custom_id: str, by: Member | None = None) -> None:
+        """Alice, or whoever is named, presses the newest button whose id begins like this, if there is one."""
         shown = [
             (message, button["custom_id"])
             for message in self._porter.discord.people.messages(self._porter.channel)
@@ -169,7 +174,7 @@ class Aimed(Storm):
             if button["custom_id"].startswith(custom_id)
         ]
         if shown:
-            await self._porter.discord.people.click(shown[-1][0], self._porter.alice, shown[-1][1])
+            await self._porter.discord.people.click(shown[-1][0], by or self._porter.alice, shown[-1][1])
 
 
 async def killed_at(
@@ -275,6 +280,14 @@ async def choose(story: Aimed) -> None:
         await story.press("np:offer-run:")
 
 
+async def unpark(story: Aimed) -> None:
+    # Its prompt that goes on by itself waits until an admin has it tried.
+    await story.say("say {w}\nlimit 600")
+    parked = await story.come(lambda rows: any(conversation.not_before_ms for conversation in rows.conversations))
+    if parked and await story.listening():
+        await story.press("np:try-now:", by=story.ada)
+
+
 async def attend(story: Aimed) -> None:
     if not await story.listening():
         return
@@ -353,6 +366,7 @@ PEOPLE: Final = {
     "cancel": Story(cancel),
     "wakenow": Story(wake_now),
     "stop": Story(stop),
+    "unpark": Story(unpark),
     "resume": Story(resume, first=_INTERRUPTED),
 }
 #: What is done to the outside, or asked of it.

@@ -142,6 +142,8 @@ MAKERS: tuple[Maker, ...] = (
             "ended",
             parts=(life.part(c),) * (c % 4 > 0),
             notices=(life.notice(),) * (c % 7 == 0),
+            park_until_ms=life.now_ms + 5_000 if c % 31 == 0 else None,
+            again=e.Again("go on", f"again:1:{run.id}") if c % 31 == 0 else None,
         )
     ),
     by_owner(lambda life, run, by, fence, c: e.Settle(by, run.id, fence, RunState.SUCCEEDED, e.Proof.SWEPT, e.Evidence.STREAM, "ended")),
@@ -162,6 +164,7 @@ MAKERS: tuple[Maker, ...] = (
     on("continuations", lambda life, row, b, c: e.WakeNow("user:1", row.id, 1 + b % 2 if c % 2 else None)),
     on("prompts", lambda life, row, b, c: e.Remove("user:1", row.id, "gone", 1 + b % 2 if c % 2 else None)),
     on("prompts", lambda life, row, b, c: e.Edit("gateway", row.id, "y" * (1 + c))),
+    on("conversations", lambda life, row, b, c: e.Unpark("user:1", row.id)),
     on("conversations", lambda life, row, b, c: e.Choose("user:1", row.id, b % 2 == 0)),
     on("conversations", lambda life, row, b, c: e.Attend("user:1", row.id)),
     on("conversations", lambda life, row, b, c: e.AskToContinue("w0", row.id, life.notice())),
@@ -204,7 +207,7 @@ def test_such_lives_make_nearly_every_move_of_the_table() -> None:
     """The sequences are worth something: fixed ones get nearly everywhere (the search in `test_explore` gets everywhere)."""
     random = Random(7)
     moves: set[Fired] = set()
-    for _ in range(40):
+    for _ in range(60):
         life = Life(Snapshot((Conversation(ConversationId(1), 101, 1, "p", "a", "/p", False, 0, attended_at_ms=1_000_000),)))
         for _ in range(150):
             life.now_ms += random.choice(LEAPS_MS)

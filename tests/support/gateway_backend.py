@@ -26,6 +26,7 @@ from storage.events import (
     Resume,
     Seen,
     Stop,
+    Unpark,
     WakeNow,
 )
 from storage.events.changes import Code
@@ -178,6 +179,11 @@ class StoreBackend:
         await self.note("attend", (conversation_id, by))
         return outcome
 
+    async def unpark(self, conversation_id: ConversationId, by: Person) -> Done | Refusal:
+        outcome = await self._do(Unpark(by.by, conversation_id))
+        await self.note("unpark", (conversation_id, by, outcome))
+        return outcome
+
     async def resume(self, run_id: RunId, by: Person) -> Done | Refusal:
         outcome = await self._do(Resume(by.by, run_id, by.id, by.name, "go on"))
         await self.note("resume", (run_id, by, outcome))
@@ -197,6 +203,7 @@ class StoreBackend:
             session=await self.store.sessions.open_of(conversation_id),
             unattended=Budget(conversation.unattended_runs, self.store.rules.unattended_runs, 0, met=False),
             recent=await self.store.runs.recent(conversation_id, 5),
+            held_until_ms=None,
             unreachable_since_ms=None,
         )
 

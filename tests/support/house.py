@@ -147,6 +147,8 @@ class House:
         self.results: list[ToolResult] = []
         #: The agent's open processes, newest last.
         self.sessions: list[AgentSession] = []
+        #: What every turn plays, instead of its prompt.
+        self.plays: str | None = None
         self._wrap = provider
         self._instance = instance
         self._waiters: set[asyncio.Future[None]] = set()
@@ -316,4 +318,4 @@ class House:
     def _brain(self, spec: SessionSpec, prompt: str) -> list[script.Line]:
         self.prompts.append((spec.native_id, prompt))
         self.beat()
-        return list(script.parse(prompt))
+        return list(script.parse(prompt if self.plays is None else self.plays))

@@ -76,6 +76,15 @@ async def attend(d: Driver) -> e.Attend:
 
 
 @happy
+async def unpark(d: Driver) -> e.Unpark:
+    conversation = await d.bind()
+    await d.bind()
+    run = await d.running(conversation.id)
+    await d.done(replace(d.settle_event(run, RunState.FAILED), park_until_ms=d.time.ms + 60_000, again=e.Again("go on", "again:1:1")))
+    return e.Unpark("user:1", conversation.id)
+
+
+@happy
 async def ask_to_continue(d: Driver) -> e.AskToContinue:
     conversation = await d.bind()
     await d.prompt(conversation.id, kind=PromptKind.EVENT, addressed=False)
@@ -289,6 +298,11 @@ async def arrive_twice(d: Driver) -> e.Arrive:
 @refused(Code.ENDED)
 async def choose_nothing(d: Driver) -> e.Choose:
     return e.Choose(d.by, (await d.bind()).id, run=False)
+
+
+@refused(Code.ENDED)
+async def unpark_what_is_not_parked(d: Driver) -> e.Unpark:
+    return e.Unpark("user:1", (await d.bind()).id)
 
 
 @refused(Code.NOTHING)

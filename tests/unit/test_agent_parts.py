@@ -100,5 +100,5 @@ def test_every_result_has_its_end(fields: dict[str, object], end: EndKind, error
         "session_id": "s",
         **fields,
     }
-    told = TurnTranslator().result(ResultMessage(**values))  # type: ignore[arg-type]
+    told = TurnTranslator().result(ResultMessage(**values), 0)  # type: ignore[arg-type]
     assert (told.end, told.error) == (end, error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from claude_agent_sdk import (
@@ -29,13 +28,11 @@ from bot.agents.base import (
     ToolStarted,
     Usage,
 )
+from bot.agents.claude import limits
 from bot.agents.claude.names import shown_tool
 
 #: What the program calls a rejected credential, in its retries and in its last message.
 REJECTED_KEY = "authentication_failed"
-
-#: How its own words for a used-up subscription begin (2.1.332: "You've hit your 5-hour limit · resets 9:13pm (UTC)").
-_LIMIT_TEXT = re.compile(r"you['\u2019]ve (?:hit|reached) your .{0,40}limit", re.IGNORECASE)
 
 _BY_STATUS = {
     400: ErrorKind.BAD_REQUEST,
@@ -135,8 +132,8 @@ class TurnTranslator:
         cost = None if message.total_cost_usd is None else max(0.0, message.total_cost_usd - cost_before_usd)
         return Usage("turn", tokens, output if isinstance(output, int) else 0, cost)
 
-    def result(self, message: ResultMessage) -> RunEnded:
-        """How the turn ended, as the program says."""
+    def result(self, message: ResultMessage, now_ms: int) -> RunEnded:
+        """How the turn ended, as the program says at `now_ms`."""
         if message.stop_reason == "refusal":
             return RunEnded(EndKind.REFUSED, detail="The model declined to answer.")
         if not message.is_error:
@@ -144,9 +141,9 @@ class TurnTranslator:
         said = " ".join((message.result or "; ".join(message.errors or ()) or message.subtype).split())
         if (message.terminal_reason or "").startswith("aborted"):
             return RunEnded(EndKind.INTERRUPTED, detail="Stopped.")
-        if self._limit is not None or _LIMIT_TEXT.search(said):
+        if self._limit is not None or limits.is_limit(said):
             resets = self._limit.rate_limit_info.resets_at if self._limit is not None else None
-            return RunEnded(EndKind.LIMIT, detail=said, resets_at_ms=None if resets is None else resets * 1000)
+            return RunEnded(EndKind.LIMIT, detail=said, resets_at_ms=limits.reset_ms(said, now_ms) if resets is None else resets * 1000)
         return RunEnded(EndKind.FAILED, self._kind(message), said)
 
     def _kind(self, message: ResultMessage) -> ErrorKind:

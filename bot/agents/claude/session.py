@@ -251,7 +251,7 @@ class ClaudeSession:
         if run is None or not self._turn_is_ours:
             log.warning("agent.unsolicited_result", session=self._spec.session_id, subtype=message.subtype)
         else:
-            ended = run.translator.result(message)
+            ended = run.translator.result(message, self._clock.now_ms())
             if run.verdict is not None and message.is_error:
                 ended = run.verdict
             run.finish(ended, [run.translator.usage(message, cost_before)])

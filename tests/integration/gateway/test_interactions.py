@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import discord
@@ -333,6 +334,23 @@ async def test_continue_and_discard_answer_and_go_away(hotel: Hotel) -> None:
         await hotel.discord.log.wait_kind("message.edit", since=since)
         assert message.components == []
     assert len(hotel.backend.named("attend")) == 1
+
+
+async def test_only_an_admin_has_a_parked_agent_tried(hotel: Hotel) -> None:
+    await hotel.up()
+    drive, conversation = driver(hotel), await conversation_id(hotel)
+    run = await drive.running(conversation)
+    await drive.done(replace(drive.settle_event(run, RunState.FAILED), park_until_ms=drive.time.ms + 3_600_000))
+    message = await notice(hotel, "try-now", conversation)
+    custom_id = f"np:try-now:{conversation}"
+    assert "Only an admin" in (await (await hotel.people.click(message, hotel.alice, custom_id)).answer()).content
+    assert hotel.backend.named("unpark") == []
+    pressed = await hotel.people.click(message, hotel.admin, custom_id)
+    assert (await pressed.followup()).content == "The agent is tried now."
+    await hotel.discord.log.wait_for(lambda record: record.kind == "message.edit" and record.message_id == message.id)
+    found = await hotel.backend.conversation_by_id(conversation)
+    assert found is not None
+    assert found.not_before_ms == 0
 
 
 async def test_a_stranger_presses_in_vain(hotel: Hotel) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from bot.agents.base import AgentEvent, AgentProvider, AgentSession, AgentUnavailable, Lost, PromptPart, SessionSpec, ToolHandler
 from storage.states import ContinuationState, PromptState, RunState, SessionState
-from tests.support.house import ADMIN, ANN, House
+from tests.support.clock import SkippingClock
+from tests.support.house import ADMIN, ANN, CHANNEL, PATIENCE_S, House
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,6 @@ from tests.support.house import ADMIN, ANN, House
         ("fail overloaded", "overloaded", True),
         ("fail prompt_too_long", "/reset begins a new one", False),
         ("die", "process ended in the middle", True),
-        ("limit 60", "usage limit is reached; it ends <t:", True),
     ],
 )
 async def test_people_are_told_one_sentence_and_may_resume_where_that_makes_sense(
@@ -61,6 +61,72 @@ async def test_resume_prompts_the_same_session_once_however_often_it_is_pressed(
         assert len(await house.runs()) == 2
         assert house.prompts[0][0] == house.prompts[1][0]
         assert "[resume] Ann asks you to go on: your earlier turn was cut off (overloaded: " in house.told()[1]
+
+
+async def test_a_usage_limit_holds_the_agent_everywhere_and_what_it_cut_off_goes_on_by_itself_when_it_ends(tmp_path: Path) -> None:
+    clock = SkippingClock()
+    async with House(tmp_path, clock=clock) as house:
+        other = await house.bind(CHANNEL + 1, "other")
+        await house.say("say half\nlimit 3600")
+        run = await house.run(0, RunState.FAILED)
+        await house.until(lambda: len(house.posted()) == 2)
+        notice = house.chat.messages[1]
+        until_ms = (await house.runtime.status(other.id)).held_until_ms
+        assert until_ms is not None
+        ends_s = (until_ms - 5_000) // 1_000
+        assert abs(ends_s - clock.now_ms() // 1_000 - 3_600) < PATIENCE_S
+        assert f"usage limit is reached; it ends <t:{ends_s}:f> (<t:{ends_s}:R>). The agent goes on by itself then" in notice.text
+        assert json.loads(notice.part.components or "[]") == [
+            {"label": "Try now", "style": "secondary", "custom_id": f"np:try-now:{house.room.id}"}
+        ]
+        # Whoever writes meanwhile, there or elsewhere, is told once where nothing said it before, and waits.
+        await house.say("say third")
+        await house.say("say first elsewhere", room=other)
+        await house.say("say second elsewhere", room=other)
+        await house.until(lambda: house.posted(CHANNEL + 1))
+        later = await house.bind(CHANNEL + 2, "later")
+        await house.say("say in a new channel", room=later)
+        await house.until(lambda: house.posted(CHANNEL + 2))
+        assert len(house.posted()) == 2
+        assert [len(house.posted(channel)) for channel in (CHANNEL + 1, CHANNEL + 2)] == [1, 1]
+        assert "your message waits until then" in house.posted(CHANNEL + 1)[0]
+        assert len(await house.runs()) == 1
+        clock.skip(3_700)
+        await house.until(lambda: "third" in house.words() and house.words(CHANNEL + 1) and house.words(CHANNEL + 2))
+        # The session that was cut off goes on before what came later.
+        told = [text for native_id, text in house.prompts if native_id == house.prompts[0][0]]
+        assert "[resume] Your earlier turn was cut off by the account's usage limit" in told[1]
+        assert sum("usage limit is reached" in text for text in house.posted()) == 1
+        assert run.id == 1
+
+
+async def test_a_limit_whose_end_is_not_known_is_tried_once_more_and_then_people_decide(tmp_path: Path) -> None:
+    clock = SkippingClock()
+    async with House(tmp_path, clock=clock) as house:
+        house.plays = "limit"
+        await house.say("whatever")
+        await house.until(lambda: len(house.posted()) == 1)
+        assert "It is not known until when; the agent tries again <t:" in house.posted()[0]
+        clock.skip(16 * 60)
+        await house.until(lambda: len(house.posted()) == 2)
+        second = house.chat.messages[1]
+        assert "this turn only goes on if you resume it" in second.text
+        run = (await house.runs())[1]
+        buttons = [button["custom_id"] for button in json.loads(second.part.components or "[]")]
+        assert buttons == [f"np:resume:{run.id}", f"np:try-now:{house.room.id}"]
+        clock.skip(3_600)
+        await house.say("more")
+        await house.until(lambda: len(house.posted()) == 3)
+        assert len(await house.runs()) == 3
+
+
+async def test_an_admin_has_a_parked_agent_tried_at_once(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        await house.say("say half\nlimit 3600")
+        await house.until(lambda: len(house.posted()) == 2)
+        await house.runtime.unpark(house.room.id, ADMIN)
+        await house.run(1, RunState.SUCCEEDED)
+        assert (await house.runtime.status(house.room.id)).held_until_ms is None
 
 
 class Unopenable:
