@@ -88,13 +88,15 @@ class Runtime:
         services = self._services
         until_s = services.clock.monotonic_s() + min(_FLUSH_S, services.config.drain_s)
         while services.chat.ready and services.clock.monotonic_s() < until_s:
+            # Looked at first: a part that is being sent hides those behind it, and may have arrived by the time the answer is there.
+            idle = self._senders.idle
             try:
                 waiting = await services.store.outbox.sendable(services.clock.now_ms(), 1)
             except StorageError as error:
                 # A shutdown does not wait for a database that does not answer.
                 log.warning("runtime.not_flushed", error=str(error))
                 return
-            if self._senders.idle and not waiting:
+            if idle and not waiting:
                 return
             await services.clock.sleep(0.05)
 
