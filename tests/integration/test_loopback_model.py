@@ -205,3 +205,14 @@ async def test_the_log_shows_every_request_and_its_answer_and_never_a_key(api: M
     assert [entry.status for entry in api.log] == [None, 200, None, 400, None, 200]
     assert [request.session for request in api.log.requests()] == ["s1"] * 3
     assert not any('"key"' in entry.to_json() for entry in api.log)
+
+
+async def test_what_comes_behind_a_cut_is_due_once_the_program_has_kept_what_came_before_it(
+    api: ModelApi, http: aiohttp.ClientSession
+) -> None:
+    asked = {"role": "user", "content": "say before the cut\ndie\nsay behind it"}
+    kept = {"role": "assistant", "content": [{"type": "text", "text": "before the cut"}]}
+    with pytest.raises(aiohttp.ClientError):
+        await post(http, api, body(asked, stream=True))
+    status, whole = await post(http, api, body(asked, kept))
+    assert (status, [block["text"] for block in json.loads(whole)["content"]]) == (200, ["behind it"])

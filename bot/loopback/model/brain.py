@@ -86,7 +86,8 @@ def _due(request: ModelRequest) -> tuple[list[Line], bool]:
     groups: list[list[Line]] = [[]]
     for line in parse(request.last_prompt):
         previous = groups[-1][-1].statement if groups[-1] else None
-        if isinstance(previous, ToolStatement) and not line.together:
+        # The agent's program keeps what came before a cut and asks again: what is behind the cut is due then.
+        if isinstance(previous, ToolStatement | Die) and not line.together:
             groups.append([])
         groups[-1].append(line)
     return (groups[done] if done < len(groups) else []), done > 0
