@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.runtime import prompting, receipts
+from bot.runtime.resumes import chain_of
 from bot.runtime.services import Services
 from bot.runtime.timing import beat_within
 from storage.models import ContinuationId, Conversation, Part, Prompt, PromptKind, Run, RunId, Session
@@ -75,11 +76,6 @@ async def _woken(services: Services, conversation: Conversation, prompts: tuple[
 
 async def _original(services: Services, session: Session, prompts: tuple[Prompt, ...]) -> tuple[Prompt, ...]:
     """What a resumed run was about, for a session that cannot know it; a resume of a resume leads to the first request."""
-    if session.turns > 0:
+    if session.turns > 0 or not any(p.kind is PromptKind.RESUME for p in prompts):
         return ()
-    about = prompts
-    while (resume := next((p for p in about if p.kind is PromptKind.RESUME), None)) is not None:
-        # `resume:<run>` or `again:<n>:<run>`, of an earlier run each time, so this ends.
-        number = resume.source_key.rpartition(":")[2]
-        about = await services.store.prompts.of_run(RunId(int(number))) if number.isdigit() else ()
-    return about if about is not prompts else ()
+    return (await chain_of(services.store, prompts)).original

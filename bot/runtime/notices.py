@@ -44,6 +44,10 @@ def _button(label: str, style: str, custom_id: str) -> dict[str, str]:
     return {"label": label, "style": style, "custom_id": custom_id}
 
 
+#: Instead of the button.
+_TOO_OFTEN = "It was cut off each time it was resumed, so it is not offered again; tell the agent what to do differently."
+
+
 def _resume(run_id: RunId) -> dict[str, str]:
     return _button("Resume", "primary", f"np:resume:{run_id}")
 
@@ -51,8 +55,10 @@ def _resume(run_id: RunId) -> dict[str, str]:
 # --- about a turn ----------------------------------------------------------------------------------------------------
 
 
-def interrupted(run_id: RunId, why: str) -> NewPart:
-    """A turn was cut off: people choose."""
+def interrupted(run_id: RunId, why: str, *, resumable: bool) -> NewPart:
+    """A turn was cut off: people choose, unless it was resumed too often."""
+    if not resumable:
+        return notice(f"The agent's turn was interrupted: {why}. {_TOO_OFTEN}")
     discard = _button("Discard", "secondary", f"np:discard:{run_id}")
     return notice(f"The agent's turn was interrupted: {why}. Resume it, or leave it as it is?", _resume(run_id), discard)
 
@@ -74,10 +80,12 @@ _FAILURES: dict[ErrorKind, tuple[str, bool]] = {
 }
 
 
-def failed(run_id: RunId, kind: ErrorKind) -> NewPart:
-    """A turn ended with an error."""
-    sentence, resumable = _FAILURES[kind]
-    return notice(sentence, *((_resume(run_id),) if resumable else ()))
+def failed(run_id: RunId, kind: ErrorKind, *, resumable: bool) -> NewPart:
+    """A turn ended with an error; `resumable`: it was not resumed too often."""
+    sentence, sensible = _FAILURES[kind]
+    if sensible and not resumable:
+        return notice(f"{sentence} {_TOO_OFTEN}")
+    return notice(sentence, *((_resume(run_id),) if sensible else ()))
 
 
 def limit(run: Run, resets_at_ms: int | None, until_ms: int, *, goes_on: bool) -> NewPart:

@@ -81,11 +81,16 @@ def wake_text(woken: Woken, now_ms: int) -> str:
     return f"{head}\nYour reason: {c.reason}"
 
 
-def resume_text(author_name: str, why: str | None) -> str:
-    """What a press of Resume asks of the agent."""
+def resume_text(author_name: str, why: str | None, before: int) -> str:
+    """What a press of Resume asks of the agent, after it was resumed `before` times already."""
     cut = f" ({why.rstrip('.')})" if why else ""
+    again = (
+        f" It was resumed {'once' if before == 1 else f'{before} times'} before and cut off each time: do it in another way."
+        if before
+        else ""
+    )
     return (
-        f"[resume] {_name(author_name)} asks you to go on: your earlier turn was cut off{cut}. "
+        f"[resume] {_name(author_name)} asks you to go on: your earlier turn was cut off{cut}.{again} "
         "Look first at what is done already, then finish it without doing anything twice."
     )
 

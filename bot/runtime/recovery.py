@@ -17,6 +17,7 @@ from bot.runtime import notices, settle
 from bot.runtime.identity import from_json
 from bot.runtime.lease import Lease, lease_until_ms
 from bot.runtime.prose import Final, Prose
+from bot.runtime.resumes import chain_of
 from bot.runtime.services import Services, spec_of
 from storage.events import Code, Evidence, LeaseEnded, Notify, Proof, Refusal, TakeOver
 from storage.models import Conversation, Part, PartKind, PromptKind, Run, RunId, Session
@@ -160,7 +161,9 @@ class Recovery:
             record.said = prose.said
             ending = settle.Ending(RunState.SUCCEEDED, "the turn had ended; read from the agent's transcript")
         else:
-            told = () if fresh.stop_requested else (notices.interrupted(run.id, settle.UNKNOWN_END),)
+            chain = await services.ledger.keep_reading(lambda: chain_of(services.store, prompts))
+            notice = notices.interrupted(run.id, settle.UNKNOWN_END, resumable=chain.resumable)
+            told = () if fresh.stop_requested else (notice,)
             ending = settle.Ending(RunState.INTERRUPTED, settle.UNKNOWN_END, told)
         newest = next((p.message_id for p in reversed(prompts) if p.message_id is not None), None)
         facts = settle.Facts(

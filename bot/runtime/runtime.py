@@ -20,6 +20,7 @@ from bot.runtime.ledger import Ledger
 from bot.runtime.outbox import Reach, Senders
 from bot.runtime.ports import AcceptResult, Chat, Incoming, Person, RuntimeConfig
 from bot.runtime.recovery import Recovery
+from bot.runtime.resumes import chain_of
 from bot.runtime.services import Services
 from bot.runtime.supervisor import Supervisor
 from bot.runtime.views import Status
@@ -206,10 +207,15 @@ class Runtime:
         return await self._services.ledger.do(Unpark(by.by, conversation_id))
 
     async def resume(self, run_id: RunId, by: Person) -> Outcome:
-        """Go on with an interrupted or failed run, or with what a wake wanted to wait for."""
+        """Go on with an interrupted or failed run (`TOO_OFTEN`: not any more), or with what a wake wanted to wait for."""
         run = await self.store.runs.by_id(run_id)
-        cut_off = run is None or run.state is not RunState.SUCCEEDED
-        text = prompting.resume_text(by.name, run.ended_why if run is not None else None) if cut_off else prompting.go_on_text(by.name)
+        chain = await chain_of(self.store, await self.store.prompts.of_run(run_id))
+        if run is None or run.state is not RunState.SUCCEEDED:
+            if not chain.resumable:
+                return Refusal(Code.TOO_OFTEN)
+            text = prompting.resume_text(by.name, run.ended_why if run is not None else None, chain.resumes)
+        else:
+            text = prompting.go_on_text(by.name)
         return await self._services.ledger.do(Resume(by.by, run_id, by.id, by.name, text))
 
     # --- what people look at -----------------------------------------------------------------------------------------------

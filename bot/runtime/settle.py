@@ -53,18 +53,21 @@ class Record:
         return json.dumps({"said": [{"block": b, "text": t} for b, t in self.said], "usage": usage}, ensure_ascii=False)
 
 
-def ending_of(run: Run, prompts: Sequence[Prompt], end: RunEnded, cut_by: str | None, now_ms: int) -> Ending:
-    """The outcome of a turn about `prompts` that this process saw end. `cut_by`: why Nightporter itself interrupted it, if it did."""
+def ending_of(run: Run, prompts: Sequence[Prompt], end: RunEnded, cut_by: str | None, now_ms: int, *, resumable: bool) -> Ending:
+    """The outcome of a turn about `prompts` that this process saw end.
+
+    `cut_by`: why Nightporter itself interrupted it, if it did. `resumable`: it was not resumed too often.
+    """
     if end.end is EndKind.COMPLETED:
         return Ending(RunState.SUCCEEDED, "the turn ended")
     if run.stop_requested or cut_by == STOPPED:
         return Ending(RunState.INTERRUPTED, STOPPED)
     if cut_by is not None:
-        return Ending(RunState.INTERRUPTED, cut_by, (notices.interrupted(run.id, cut_by),))
+        return Ending(RunState.INTERRUPTED, cut_by, (notices.interrupted(run.id, cut_by, resumable=resumable),))
     detail = end.detail or "no reason was given"
     match end.end:
         case EndKind.INTERRUPTED:
-            return Ending(RunState.INTERRUPTED, detail, (notices.interrupted(run.id, detail.rstrip(".")),))
+            return Ending(RunState.INTERRUPTED, detail, (notices.interrupted(run.id, detail.rstrip("."), resumable=resumable),))
         case EndKind.REFUSED:
             return Ending(RunState.FAILED, "the model declined to answer", (notices.refused(),))
         case EndKind.LIMIT:
@@ -72,7 +75,7 @@ def ending_of(run: Run, prompts: Sequence[Prompt], end: RunEnded, cut_by: str | 
             return Ending(RunState.FAILED, "the account's usage limit", (limited.notice,), limited.until_ms, limited.again)
         case EndKind.FAILED:
             kind = end.error or ErrorKind.UNKNOWN
-            return Ending(RunState.FAILED, f"{kind.value}: {detail}", (notices.failed(run.id, kind),))
+            return Ending(RunState.FAILED, f"{kind.value}: {detail}", (notices.failed(run.id, kind, resumable=resumable),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from bot.runtime.identity import to_json
 from bot.runtime.lease import Lease
 from bot.runtime.opening import Opened, Opening
 from bot.runtime.prose import Final, Prose
+from bot.runtime.resumes import chain_of
 from bot.runtime.services import Services
 from bot.runtime.timing import any_set
 from bot.runtime.turn_tools import TurnTools
@@ -250,7 +251,8 @@ class Turn:
         proof = await self._prove(opened)
         fresh = await services.ledger.keep_reading(lambda: services.store.runs.by_id(run.id)) or run
         live = await services.ledger.keep_reading(lambda: services.store.continuations.live(conversation.id))
-        ending = settle.ending_of(fresh, told.prompts, end, self._cut_by, services.clock.now_ms())
+        chain = await services.ledger.keep_reading(lambda: chain_of(services.store, told.prompts))
+        ending = settle.ending_of(fresh, told.prompts, end, self._cut_by, services.clock.now_ms(), resumable=chain.resumable)
         self._record.said = self._prose.said
         native_id = opened.agent.native_id
         facts = settle.Facts(

@@ -98,6 +98,8 @@ class Code(StrEnum):
     TOO_LATE = "too_late"
     #: Not due, or still in flight.
     TOO_EARLY = "too_early"
+    #: A turn that was resumed so often is not resumed again.
+    TOO_OFTEN = "too_often"
     #: It has ended already.
     ENDED = "ended"
     #: /stop came: nothing more is taken from this run.

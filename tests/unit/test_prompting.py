@@ -89,7 +89,7 @@ def test_what_a_message_replies_to_is_repeated_bounded_and_on_one_line() -> None
 
 
 def test_a_resume_in_a_session_that_knows_nothing_repeats_the_request() -> None:
-    resume = prompt(resume_text("Ann", "the agent's process ended."), kind=PromptKind.RESUME)
+    resume = prompt(resume_text("Ann", "the agent's process ended.", 0), kind=PromptKind.RESUME)
     text = write(briefing(prompts=(resume,), original=(prompt("deploy it"),)))
     assert text.startswith("[resume] Ann asks you to go on: your earlier turn was cut off (the agent's process ended). ")
     assert text.endswith("This is a new session. The request was:\nAnn: deploy it")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bot.agents.base import AgentEvent, AgentProvider, AgentSession, AgentUnavailable, Lost, PromptPart, SessionSpec, ToolHandler
+from storage.events import Code, Refusal
 from storage.states import ContinuationState, PromptState, RunState, SessionState
 from tests.support.clock import SkippingClock
 from tests.support.house import ADMIN, ANN, CHANNEL, PATIENCE_S, House
@@ -61,6 +62,32 @@ async def test_resume_prompts_the_same_session_once_however_often_it_is_pressed(
         assert len(await house.runs()) == 2
         assert house.prompts[0][0] == house.prompts[1][0]
         assert "[resume] Ann asks you to go on: your earlier turn was cut off (overloaded: " in house.told()[1]
+
+
+async def test_a_turn_that_is_cut_off_each_time_it_is_resumed_is_not_offered_again_and_the_agent_knew(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        house.plays = "die"
+        await house.say("break it")
+        for number in range(3):
+            run = await house.run(number, RunState.FAILED)
+            await house.until(lambda count=number + 1: len(house.posted()) == count)
+            assert f"np:resume:{run.id}" in (house.chat.messages[-1].part.components or "")
+            await house.runtime.resume(run.id, ANN)
+        last = await house.run(3, RunState.FAILED)
+        await house.until(lambda: len(house.posted()) == 4)
+        notice = house.chat.messages[-1]
+        assert "not offered again; tell the agent what to do differently" in notice.text
+        assert notice.part.components is None
+        assert await house.runtime.resume(last.id, ANN) == Refusal(Code.TOO_OFTEN)
+        told = house.told()
+        assert "before and cut off each time" not in told[1]
+        assert "It was resumed once before and cut off each time: do it in another way." in told[2]
+        assert "It was resumed 2 times before" in told[3]
+        # Another request is a new beginning.
+        await house.say("break something else")
+        run = await house.run(4, RunState.FAILED)
+        await house.until(lambda: len(house.posted()) == 5)
+        assert f"np:resume:{run.id}" in (house.chat.messages[-1].part.components or "")
 
 
 async def test_a_usage_limit_holds_the_agent_everywhere_and_what_it_cut_off_goes_on_by_itself_when_it_ends(tmp_path: Path) -> None:
