@@ -22,9 +22,9 @@ log = structlog.get_logger(__name__)
 
 #: These set the agent to work, so they need a channel that is still bound.
 _WORKING: Final = frozenset({"resume", "continue", "try-now", "offer-run"})
-#: These concern more than the conversation.
-_ADMINS: Final = frozenset({"try-now"})
-_PATTERN: Final = r"np:(?P<verb>resume|discard|continue|try-now|offer-run|offer-discard):(?P<id>[0-9]{1,18})"
+#: These concern more than the conversation, or go on without proof.
+_ADMINS: Final = frozenset({"try-now", "give-up"})
+_PATTERN: Final = r"np:(?P<verb>resume|discard|continue|try-now|give-up|offer-run|offer-discard):(?P<id>[0-9]{1,18})"
 
 #: What was done, for whoever pressed.
 _DONE: Final = {
@@ -32,6 +32,7 @@ _DONE: Final = {
     "discard": "It stays as it is.",
     "continue": "The agent goes on with what was waiting.",
     "try-now": "The agent is tried now.",
+    "give-up": "It was given up; what waited goes on.",
     "offer-run": "The agent takes it up.",
     "offer-discard": "It was discarded.",
 }
@@ -96,7 +97,7 @@ async def pressed(interaction: discord.Interaction[Any], verb: str, subject: int
 
 async def _conversation(backend: Backend, verb: str, subject: int) -> Conversation | None:
     """The conversation that the button is about; a press in another channel is nobody's button."""
-    if verb in {"resume", "discard"}:
+    if verb in {"resume", "discard", "give-up"}:
         return await backend.run_conversation(RunId(subject))
     return await backend.conversation_by_id(ConversationId(subject))
 
@@ -107,6 +108,8 @@ async def _act(backend: Backend, verb: str, subject: int, by: Person) -> Outcome
             return await backend.resume(RunId(subject), by)
         case "continue":
             return await backend.attend(ConversationId(subject), by)
+        case "give-up":
+            return await backend.give_up(RunId(subject), by)
         case "try-now":
             return await backend.unpark(ConversationId(subject), by)
         case "offer-run" | "offer-discard":

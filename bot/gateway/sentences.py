@@ -7,7 +7,7 @@ from typing import Final
 from storage.events import Code
 
 STRANGER: Final = "You are not on the list of people who may use Nightporter here; ask somebody who runs it."
-FOR_ADMINS: Final = "Only an admin can do that, because it concerns every channel of this agent."
+FOR_ADMINS: Final = "Only an admin can do that; ask one."
 NOT_BOUND: Final = "This channel is not connected to a project, so there is nothing here."
 NOT_BOUND_YET: Final = "Nobody has spoken to the agent here yet."
 GONE: Final = "This button or command is no longer available."

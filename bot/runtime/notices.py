@@ -135,9 +135,13 @@ def not_started(why: str) -> NewPart:
     return notice(f"The agent could not be started: {why.rstrip('.')}. The message was not handed to it; write again once that is mended.")
 
 
-def stuck(why: str) -> NewPart:
+def stuck(run_id: RunId, why: str) -> NewPart:
     """A run of an earlier process can be neither proven dead nor settled."""
-    return notice(f"An earlier turn of the agent cannot be ended: {why.rstrip('.')}. Nothing runs here until that is mended.")
+    return notice(
+        f"An earlier turn of the agent cannot be ended: {why.rstrip('.')}. Nothing runs here until that is mended, "
+        "or an admin who is sure that nothing of it runs any more gives it up.",
+        _button("Give it up", "danger", f"np:give-up:{run_id}"),
+    )
 
 
 def session_replaced() -> NewPart:

@@ -115,7 +115,7 @@ class Recovery:
         """Nothing can be done about it here, and until something is, its conversation stands still: somebody must know."""
         self._stuck.add(run.id)
         log.error("run.cannot_be_recovered", run=run.id, host=run.host, holder=run.holder, why=why)
-        event = Notify(self._services.instance, run.conversation_id, (notices.stuck(why),))
+        event = Notify(self._services.instance, run.conversation_id, (notices.stuck(run.id, why),))
         await self._services.ledger.keep_trying(event)
 
     async def _proven_dead(self, run: Run, session: Session, lease: Lease) -> bool:

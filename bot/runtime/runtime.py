@@ -12,7 +12,7 @@ import structlog
 
 from bot.agents.pool import AgentPool
 from bot.clock import Clock
-from bot.runtime import prompting, views
+from bot.runtime import notices, prompting, views
 from bot.runtime.alarm import Alarm
 from bot.runtime.dispatcher import Dispatcher
 from bot.runtime.intake import Intake
@@ -26,7 +26,7 @@ from bot.runtime.supervisor import Supervisor
 from bot.runtime.views import Status
 from storage.conversations import NewConversation
 from storage.errors import StorageError
-from storage.events import Attend, Cancel, Choose, Code, Rebind, Receipt, Refusal, Remove, Resume, Stop, Unpark, WakeNow
+from storage.events import Attend, Cancel, Choose, Code, GiveUp, Rebind, Receipt, Refusal, Remove, Resume, Stop, Unpark, WakeNow
 from storage.models import Continuation, ContinuationId, Conversation, ConversationId, Prompt, PromptId, RunId, SessionId
 from storage.states import RunState
 from storage.store import Done, Store
@@ -205,6 +205,13 @@ class Runtime:
     async def unpark(self, conversation_id: ConversationId, by: Person) -> Outcome:
         """Try the conversation's agent now, before its usage limit is said to end."""
         return await self._services.ledger.do(Unpark(by.by, conversation_id))
+
+    async def give_up(self, run_id: RunId, by: Person) -> Outcome:
+        """End a run whose process can no longer be reached, on an admin's word that nothing of it runs any more."""
+        why = f"given up by {by.name}"
+        chain = await chain_of(self.store, await self.store.prompts.of_run(run_id))
+        notice = notices.interrupted(run_id, f"{why}, as its process cannot be reached", resumable=chain.resumable)
+        return await self._services.ledger.do(GiveUp(by.by, run_id, why, notice))
 
     async def resume(self, run_id: RunId, by: Person) -> Outcome:
         """Go on with an interrupted or failed run (`TOO_OFTEN`: not any more), or with what a wake wanted to wait for."""

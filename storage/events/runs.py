@@ -89,6 +89,8 @@ class GiveUp:
     by: str
     run_id: RunId
     why: str
+    #: Offers to resume it, unless it was stopped.
+    notice: NewPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

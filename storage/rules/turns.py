@@ -87,6 +87,9 @@ def give_up(snap: Snapshot, event: GiveUp, now_ms: int) -> tuple[Change, ...] | 
     run = view.find(snap.runs, event.run_id)
     if run is None:
         return view.NOT_FOUND
+    conversation = view.find(snap.conversations, run.conversation_id)
+    if conversation is None:
+        return view.NOT_FOUND
     if run.state is not RunState.DISPATCHED:
         return Refusal(Code.ENDED)
     after = RunState.CANCELLED if run.stop_requested else RunState.INTERRUPTED
@@ -98,6 +101,8 @@ def give_up(snap: Snapshot, event: GiveUp, now_ms: int) -> tuple[Change, ...] | 
     changes: list[Change] = [Move(Entity.RUN, run.id, RunState.DISPATCHED, after, event.why, run.fence, ended)]
     changes += _settle_prompts(snap, run, event.why)
     changes += _end_request(snap, run, after, event.why, now_ms, event.by)
+    if event.notice is not None and not run.stop_requested:
+        changes += view.add_parts(conversation, (event.notice,), now_ms, run.id)
     return tuple(changes)
 
 

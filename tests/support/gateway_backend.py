@@ -20,6 +20,7 @@ from storage.events import (
     Edit,
     Entity,
     Event,
+    GiveUp,
     Rebind,
     Refusal,
     Remove,
@@ -182,6 +183,11 @@ class StoreBackend:
     async def unpark(self, conversation_id: ConversationId, by: Person) -> Done | Refusal:
         outcome = await self._do(Unpark(by.by, conversation_id))
         await self.note("unpark", (conversation_id, by, outcome))
+        return outcome
+
+    async def give_up(self, run_id: RunId, by: Person) -> Done | Refusal:
+        outcome = await self._do(GiveUp(by.by, run_id, "given up"))
+        await self.note("give_up", (run_id, by, outcome))
         return outcome
 
     async def resume(self, run_id: RunId, by: Person) -> Done | Refusal:

@@ -224,3 +224,12 @@ def test_the_agent_of_a_former_owner_cancels_no_wait() -> None:
     assert moves(decided(snapshot(conversation(), session(), run(), OWN, pending), ask), Entity.CONTINUATION) == {5: C.CANCELLED}
     for other in (run(fence=2), run(state=R.INTERRUPTED)):
         assert refused(snapshot(conversation(), session(), other, pending), ask) == Code.STALE_FENCE
+
+
+def test_what_an_admin_gives_up_is_offered_to_be_resumed_unless_it_was_stopped() -> None:
+    event = e.GiveUp("user:1", run().id, "the host is gone", NOTICE)
+    changes = decided(snapshot(conversation(), session(), run(), OWN), event)
+    assert (moves(changes, Entity.RUN), [p.text for p in inserted(changes, Entity.PART)]) == ({1: R.INTERRUPTED}, [NOTICE.text])
+    stopped = decided(snapshot(conversation(), session(), run(stop_requested=True), OWN), event)
+    assert (moves(stopped, Entity.RUN), inserted(stopped, Entity.PART)) == ({1: R.CANCELLED}, [])
+    assert inserted(decided(snapshot(conversation(), session(), run(), OWN), replace(event, notice=None)), Entity.PART) == []

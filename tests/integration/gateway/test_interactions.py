@@ -353,6 +353,19 @@ async def test_only_an_admin_has_a_parked_agent_tried(hotel: Hotel) -> None:
     assert found.not_before_ms == 0
 
 
+async def test_only_an_admin_gives_up_a_turn_that_cannot_be_ended(hotel: Hotel) -> None:
+    await hotel.up()
+    run = await driver(hotel).running(await conversation_id(hotel))
+    message = await notice(hotel, "give-up", run.id)
+    assert "Only an admin" in (await (await hotel.people.click(message, hotel.alice, f"np:give-up:{run.id}")).answer()).content
+    assert hotel.backend.named("give_up") == []
+    pressed = await hotel.people.click(message, hotel.admin, f"np:give-up:{run.id}")
+    assert (await pressed.followup()).content == "It was given up; what waited goes on."
+    found = await hotel.backend.store.runs.by_id(run.id)
+    assert found is not None
+    assert found.state is RunState.INTERRUPTED
+
+
 async def test_a_stranger_presses_in_vain(hotel: Hotel) -> None:
     await hotel.up()
     run = await ended(hotel)

@@ -9,8 +9,10 @@ from typing import Any
 
 from bot.agents.base import AgentProcess, AgentProvider, Death, Ended, SessionSpec, Unknown
 from storage.errors import NotStored, OutcomeUnknown
+from storage.events import Code, Refusal
 from storage.states import ContinuationState, PartState, RunState
-from tests.support.house import ANN, House
+from storage.store import Done
+from tests.support.house import ADMIN, ANN, House
 
 
 async def begun(folder: Path, point: str) -> House:
@@ -213,8 +215,17 @@ async def test_a_run_that_cannot_be_brought_to_its_end_is_told_to_people_once(tm
         seen = len(again.points)
         await again.say("say waiting")
         await again.until(lambda seen=seen: len(again.points) > seen)
-    assert again.posted() == [
-        "An earlier turn of the agent cannot be ended: the configuration has no agent 'scripted'. Nothing runs here until that is mended."
-    ]
-    assert (await again.run(0, RunState.DISPATCHED)).fence == fence
+    (told,) = again.chat.messages
+    assert told.text.startswith(
+        "An earlier turn of the agent cannot be ended: the configuration has no agent 'scripted'. Nothing runs here"
+    )
+    stuck = await again.run(0, RunState.DISPATCHED)
+    assert (stuck.fence, json.loads(told.part.components or "[]")[0]["custom_id"]) == (fence, f"np:give-up:{stuck.id}")
+    # An admin who knows better ends it, and may have it resumed.
+    assert isinstance(await again.runtime.give_up(stuck.id, ADMIN), Done)
+    assert await again.runtime.give_up(stuck.id, ADMIN) == Refusal(Code.ENDED)
+    await again.until(lambda: len(again.posted()) >= 2)
+    assert "The agent's turn was interrupted: given up by Ada, as its process cannot be reached." in again.posted()[1]
+    assert f"np:resume:{stuck.id}" in (again.chat.messages[1].part.components or "")
+    await again.run(1)
     await again.stop()
