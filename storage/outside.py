@@ -71,7 +71,9 @@ class Outside:
                 try:
                     return _view(conn, after_entry)
                 finally:
-                    conn.exec_driver_sql("ROLLBACK")
+                    # A connection that the server has cut has nothing to roll back.
+                    if not conn.invalidated:
+                        conn.exec_driver_sql("ROLLBACK")
         except DBAPIError:
             return None
 

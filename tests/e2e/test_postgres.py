@@ -37,3 +37,21 @@ async def test_it_answers_wakes_and_goes_on_after_a_kill_and_no_second_one_works
             await porter.at_rest()
             assert await porter.stop() == 0
             porter.assert_kept()
+
+
+async def test_a_server_that_is_restarted_or_cuts_every_connection_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    with running_postgres() as server:
+        name = server.new_database()
+        async with Porter(tmp_path, postgres=server.url(name)) as porter:
+            await porter.start()
+            for number in range(4):
+                # In the middle of a turn, and with a wait that comes due behind it.
+                await porter.say(f"send s{number}x\nsleep 0.5\nwait 1s say w{number}x\nsay m{number}x")
+                await porter.answer(f"s{number}x")
+                await asyncio.to_thread(server.restart if number % 2 else lambda: server.cut(name))
+                await porter.answer(f"m{number}x")
+                await porter.answer(f"w{number}x")
+            await porter.at_rest()
+            assert await porter.stop() == 0
+            porter.assert_kept()
+            assert [porter.said(f"{kind}{number}x") for kind in "smw" for number in range(4)] == [1] * 12

