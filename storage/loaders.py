@@ -65,8 +65,8 @@ class Loader:
             case e.Renew():
                 await rows.lock(owner_of(runs, event.run_id))
                 await rows.run(event.run_id)
-            case e.Resume():
-                await rows.lock(owner_of(runs, event.run_id))
+            case e.Resume(fresh=fresh):
+                await (rows.whole if fresh else rows.lock)(owner_of(runs, event.run_id))
                 await rows.run(event.run_id)
                 await rows.prompt_with(prompts.c.source_key == f"resume:{event.run_id}")
             case e.Skip():

@@ -98,6 +98,10 @@ class Backend(Protocol):
         """Try the conversation's agent now, before its usage limit is said to end."""
         ...
 
+    async def start_fresh(self, run_id: RunId, by: Person) -> Outcome:
+        """Go on with a failed run in a new session that is told what was said last."""
+        ...
+
     async def give_up(self, run_id: RunId, by: Person) -> Outcome:
         """End a run whose process can no longer be reached, on an admin's word that nothing of it runs any more."""
         ...

@@ -21,14 +21,15 @@ from storage.models import Conversation, ConversationId, RunId
 log = structlog.get_logger(__name__)
 
 #: These set the agent to work, so they need a channel that is still bound.
-_WORKING: Final = frozenset({"resume", "continue", "try-now", "offer-run"})
+_WORKING: Final = frozenset({"resume", "fresh", "continue", "try-now", "offer-run"})
 #: These concern more than the conversation, or go on without proof.
 _ADMINS: Final = frozenset({"try-now", "give-up"})
-_PATTERN: Final = r"np:(?P<verb>resume|discard|continue|try-now|give-up|offer-run|offer-discard):(?P<id>[0-9]{1,18})"
+_PATTERN: Final = r"np:(?P<verb>resume|fresh|discard|continue|try-now|give-up|offer-run|offer-discard):(?P<id>[0-9]{1,18})"
 
 #: What was done, for whoever pressed.
 _DONE: Final = {
     "resume": "The agent goes on.",
+    "fresh": "The agent goes on in a new session.",
     "discard": "It stays as it is.",
     "continue": "The agent goes on with what was waiting.",
     "try-now": "The agent is tried now.",
@@ -97,7 +98,7 @@ async def pressed(interaction: discord.Interaction[Any], verb: str, subject: int
 
 async def _conversation(backend: Backend, verb: str, subject: int) -> Conversation | None:
     """The conversation that the button is about; a press in another channel is nobody's button."""
-    if verb in {"resume", "discard", "give-up"}:
+    if verb in {"resume", "fresh", "discard", "give-up"}:
         return await backend.run_conversation(RunId(subject))
     return await backend.conversation_by_id(ConversationId(subject))
 
@@ -106,6 +107,8 @@ async def _act(backend: Backend, verb: str, subject: int, by: Person) -> Outcome
     match verb:
         case "resume":
             return await backend.resume(RunId(subject), by)
+        case "fresh":
+            return await backend.start_fresh(RunId(subject), by)
         case "continue":
             return await backend.attend(ConversationId(subject), by)
         case "give-up":

@@ -61,6 +61,8 @@ def of_button(code: Code) -> str:
     match code:
         case Code.DUPLICATE:
             return "It was already resumed."
+        case Code.TOO_EARLY:
+            return "The agent is at work here; press it again when its turn has ended."
         case Code.TOO_OFTEN:
             return "It was resumed too often already; tell the agent what to do differently."
         case Code.ENDED:

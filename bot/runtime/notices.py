@@ -63,15 +63,17 @@ def interrupted(run_id: RunId, why: str, *, resumable: bool) -> NewPart:
     return notice(f"The agent's turn was interrupted: {why}. Resume it, or leave it as it is?", _resume(run_id), discard)
 
 
-#: One sentence for each kind of failure, and whether resuming makes sense.
+_AFRESH = "Start fresh goes on in a new session that is told what was said last; `/reset` begins an empty one."
+
+#: One sentence for each kind of failure, and whether resuming in the same session makes sense.
 _FAILURES: dict[ErrorKind, tuple[str, bool]] = {
     ErrorKind.AUTH: ("The agent's login was rejected; somebody who runs Nightporter has to renew it.", True),
     ErrorKind.RATE_LIMIT: ("The model's service limits our rate at the moment.", True),
     ErrorKind.OVERLOADED: ("The model's service is overloaded at the moment.", True),
     ErrorKind.API: ("The model's service had an error.", True),
     ErrorKind.NETWORK: ("The model's service could not be reached.", True),
-    ErrorKind.BAD_REQUEST: ("The agent's session is not accepted any more by the model's service; /reset begins a new one.", False),
-    ErrorKind.PROMPT_TOO_LONG: ("The conversation has grown too long for the model; /reset begins a new one.", False),
+    ErrorKind.BAD_REQUEST: (f"The agent's session is not accepted any more by the model's service. {_AFRESH}", False),
+    ErrorKind.PROMPT_TOO_LONG: (f"The conversation has grown too long for the model. {_AFRESH}", False),
     ErrorKind.SESSION_LOST: ("The agent no longer knows this session; resuming begins a new one.", True),
     ErrorKind.PROCESS: ("The agent's process ended in the middle of its turn.", True),
     ErrorKind.TIMEOUT: ("The agent was silent for too long and was stopped.", True),
@@ -83,9 +85,9 @@ _FAILURES: dict[ErrorKind, tuple[str, bool]] = {
 def failed(run_id: RunId, kind: ErrorKind, *, resumable: bool) -> NewPart:
     """A turn ended with an error; `resumable`: it was not resumed too often."""
     sentence, sensible = _FAILURES[kind]
-    if sensible and not resumable:
+    if not resumable:
         return notice(f"{sentence} {_TOO_OFTEN}")
-    return notice(sentence, *((_resume(run_id),) if sensible else ()))
+    return notice(sentence, _resume(run_id) if sensible else _button("Start fresh", "primary", f"np:fresh:{run_id}"))
 
 
 def limit(run: Run, resets_at_ms: int | None, until_ms: int, *, goes_on: bool) -> NewPart:

@@ -13,6 +13,8 @@ from storage.states import ContinuationState
 
 #: How much of a message that is replied to is repeated.
 _REPLY_CHARACTERS = 300
+#: How much of each thing that was said is repeated to a session that begins afresh.
+_SAID_CHARACTERS = 600
 #: How much of the original request a resume in a new session repeats.
 _ORIGINAL_CHARACTERS = 8_000
 
@@ -95,6 +97,15 @@ def resume_text(author_name: str, why: str | None, before: int) -> str:
     )
 
 
+def fresh_text(author_name: str, why: str | None, said: Sequence[tuple[str, str]]) -> str:
+    """What a press of Start fresh asks of the agent; `said`: who spoke and what, oldest first."""
+    cut = f" ({why.rstrip('.')})" if why else ""
+    lines = [f"{_name(who)}: {_cut(' '.join(text.split()), _SAID_CHARACTERS)}" for who, text in said]
+    summary = ["What was said before in this conversation, cut short, oldest first:", *lines] if lines else []
+    head = f"[resume] {_name(author_name)} asks you to go on in a new session, because the earlier one is no use any more{cut}."
+    return "\n".join([head, "Look first at what is done already, then finish it without doing anything twice.", *summary])
+
+
 def again_text() -> str:
     """What lets a session go on after the account's usage limit."""
     return (
@@ -112,9 +123,7 @@ def message_text(text: str, reply_to: Reply | None) -> str:
     """A message as it is stored, with the beginning of what it replies to."""
     if reply_to is None:
         return text
-    quoted = " ".join(reply_to.text.split())
-    if len(quoted) > _REPLY_CHARACTERS:
-        quoted = quoted[:_REPLY_CHARACTERS] + "…"
+    quoted = _cut(" ".join(reply_to.text.split()), _REPLY_CHARACTERS)
     return f"[in reply to {_name(reply_to.author_name)}: «{quoted}»]\n{text}"
 
 
@@ -122,6 +131,10 @@ def edited_text(stored: str, text: str) -> str:
     """The new words of an edited message, below what it replies to if that was stored."""
     head, closed, _ = stored.partition("»]\n")
     return f"{head}{closed}{text}" if closed and head.startswith("[in reply to ") else text
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[:characters]}…"
 
 
 def _messages(prompts: Sequence[Prompt]) -> str:

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from bot.runtime.limits import AGAIN
-from storage.models import Prompt, RunId
+from storage.models import PartKind, Prompt, PromptKind, Run, RunId
 from storage.store import Store
 
 #: A turn that is cut off this often after a press of Resume is not offered again: it may be what it does that ends it.
 MOST_RESUMES: Final = 3
+
+
+#: So many turns are told to a session that begins afresh.
+_TURNS_TOLD: Final = 10
+_WORDS: Final = frozenset({PartKind.ANSWER, PartKind.SENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,17 @@ async def chain_of(store: Store, prompts: Sequence[Prompt]) -> Chain:
         resumes += by_a_person
         about = await store.prompts.of_run(run_id)
     return Chain(resumes, about)
+
+
+async def said_before(store: Store, run: Run) -> tuple[tuple[str, str], ...]:
+    """Who said what in the turns before `run`, oldest first: people's messages, and the agent's words that were not kept private."""
+    said: list[tuple[str, str]] = []
+    for earlier in reversed(await store.runs.recent(run.conversation_id, _TURNS_TOLD)):
+        if earlier.id >= run.id:
+            continue
+        said += [(p.author_name, p.text) for p in await store.prompts.of_run(earlier.id) if p.kind is PromptKind.USER]
+        said += [("you", part.text) for part in await store.outbox.of_run(earlier.id) if part.kind in _WORDS]
+    return tuple(said)
 
 
 def _goes_on_with(prompts: Sequence[Prompt]) -> tuple[RunId, bool] | None:

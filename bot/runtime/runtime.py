@@ -20,7 +20,7 @@ from bot.runtime.ledger import Ledger
 from bot.runtime.outbox import Reach, Senders
 from bot.runtime.ports import AcceptResult, Chat, Incoming, Person, RuntimeConfig
 from bot.runtime.recovery import Recovery
-from bot.runtime.resumes import chain_of
+from bot.runtime.resumes import chain_of, said_before
 from bot.runtime.services import Services
 from bot.runtime.supervisor import Supervisor
 from bot.runtime.views import Status
@@ -205,6 +205,13 @@ class Runtime:
     async def unpark(self, conversation_id: ConversationId, by: Person) -> Outcome:
         """Try the conversation's agent now, before its usage limit is said to end."""
         return await self._services.ledger.do(Unpark(by.by, conversation_id))
+
+    async def start_fresh(self, run_id: RunId, by: Person) -> Outcome:
+        """Go on with a failed run in a new session that is told what was said last; what waits in the queue stays there."""
+        run = await self.store.runs.by_id(run_id)
+        said = () if run is None else await said_before(self.store, run)
+        text = prompting.fresh_text(by.name, run.ended_why if run is not None else None, said)
+        return await self._services.ledger.do(Resume(by.by, run_id, by.id, by.name, text, fresh=True))
 
     async def give_up(self, run_id: RunId, by: Person) -> Outcome:
         """End a run whose process can no longer be reached, on an admin's word that nothing of it runs any more."""

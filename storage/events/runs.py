@@ -208,3 +208,5 @@ class Resume:
     author_id: int
     author_name: str
     text: str
+    #: The session is no use any more: end it first, with the waits that may only wake in it, so that a new one begins.
+    fresh: bool = False

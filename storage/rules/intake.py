@@ -185,6 +185,13 @@ def resume(snap: Snapshot, event: Resume, now_ms: int) -> tuple[Change, ...] | R
     kept_waiting = run.state is RunState.SUCCEEDED and not run.kind.of_people
     if run.state not in {RunState.INTERRUPTED, RunState.FAILED} and not kept_waiting:
         return Refusal(Code.ENDED)
+    ended: list[Change] = []
+    if event.fresh:
+        if view.active_run(snap, conversation.id) is not None:
+            return Refusal(Code.TOO_EARLY)
+        session = view.open_session(snap, conversation.id)
+        if session is not None and session.id == run.session_id:
+            ended = view.end_session(snap, session, "a person began afresh", now_ms, by=event.by)
     prompt = Prompt(
         id=view.NEW_PROMPT,
         conversation_id=conversation.id,
@@ -199,6 +206,7 @@ def resume(snap: Snapshot, event: Resume, now_ms: int) -> tuple[Change, ...] | R
         addressed=True,
     )
     return (
+        *ended,
         Insert(Entity.PROMPT, prompt, "a person pressed Resume"),
         view.attend(conversation, now_ms),
     )

@@ -157,7 +157,7 @@ MAKERS: tuple[Maker, ...] = (
     on("runs", lambda life, run, b, c: e.LeaseEnded(WORKERS[c % 3], run.id, b % 3 == 0, life.notice())),
     on("runs", lambda life, run, b, c: e.TakeOver(WORKERS[c % 3], run.id, "host" if b % 5 else "other", life.now_ms + 1_000, b % 3 == 0)),
     on("runs", lambda life, run, b, c: e.GiveUp("user:1", run.id, "lost") if b % 4 == 0 else e.Attend("user:1", run.conversation_id)),
-    on("runs", lambda life, run, b, c: e.Resume("user:1", run.id, 1, "", "go on")),
+    on("runs", lambda life, run, b, c: e.Resume("user:1", run.id, 1, "", "go on", fresh=b % 3 == 0)),
     on("continuations", lambda life, row, b, c: e.Due("w0", row.id, life.notice())),
     on("continuations", lambda life, row, b, c: e.Due("w0", row.id)),
     on("continuations", lambda life, row, b, c: e.Cancel("user:1", row.id, "no", 1 + b % 2 if c % 2 else None, b % 2 == 0)),

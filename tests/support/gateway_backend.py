@@ -185,6 +185,11 @@ class StoreBackend:
         await self.note("unpark", (conversation_id, by, outcome))
         return outcome
 
+    async def start_fresh(self, run_id: RunId, by: Person) -> Done | Refusal:
+        outcome = await self._do(Resume(by.by, run_id, by.id, by.name, "go on afresh", fresh=True))
+        await self.note("start_fresh", (run_id, by, outcome))
+        return outcome
+
     async def give_up(self, run_id: RunId, by: Person) -> Done | Refusal:
         outcome = await self._do(GiveUp(by.by, run_id, "given up"))
         await self.note("give_up", (run_id, by, outcome))

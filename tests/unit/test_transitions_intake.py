@@ -9,13 +9,28 @@ import pytest
 
 from storage import events as e
 from storage.events import Code, Entity
-from storage.models import Part, PartKind, PromptKind, Rules
+from storage.models import Part, PartKind, PromptKind, Rules, SessionId
+from storage.states import ContinuationState as C
 from storage.states import PartState as O
 from storage.states import PromptState as P
 from storage.states import RunState as R
 from storage.states import SessionState as S
 from storage.transitions import next_step
-from tests.unit.rows import NOW, conversation, decided, inserted, moves, part, prompt, refused, run, session, snapshot, touched
+from tests.unit.rows import (
+    NOW,
+    continuation,
+    conversation,
+    decided,
+    inserted,
+    moves,
+    part,
+    prompt,
+    refused,
+    run,
+    session,
+    snapshot,
+    touched,
+)
 
 HELLO = e.Arrive("gateway", conversation().id, PromptKind.USER, NOW, 1, "A", "hello", "message:50", addressed=True, message_id=50)
 RULES = Rules()
@@ -193,3 +208,19 @@ def test_a_late_echo_proves_the_delivery(state: O) -> None:
 def test_an_old_attempt_changes_nothing(event: e.Receipt | e.Retry | e.Fail) -> None:
     assert refused(snapshot(replace(SENDING, attempt=2)), event) == Code.STALE_FENCE
     assert refused(snapshot(replace(SENDING, holder="w1")), event) == Code.STALE_FENCE
+
+
+def test_start_fresh_ends_the_session_that_is_no_use_with_its_waits_and_leaves_the_queue() -> None:
+    press = e.Resume("user:1", run().id, 1, "A", "go on", fresh=True)
+    failed, queued, armed = run(state=R.FAILED), prompt(5), continuation(1)
+    changes = decided(snapshot(conversation(), session(), failed, queued, armed), press)
+    assert moves(changes, Entity.SESSION) == {1: S.ENDED}
+    assert moves(changes, Entity.CONTINUATION) == {1: C.FENCED}
+    assert moves(changes, Entity.PROMPT) == {}
+    (resumed,) = inserted(changes, Entity.PROMPT)
+    assert (resumed.kind, resumed.source_key) == (PromptKind.RESUME, "resume:1")
+    # Somebody works in it.
+    assert refused(snapshot(conversation(), session(), failed, run(2)), press) == Code.TOO_EARLY
+    # It is another one already.
+    assert moves(decided(snapshot(conversation(), session(2), replace(failed, session_id=SessionId(1))), press), Entity.SESSION) == {}
+    assert moves(decided(snapshot(conversation(), session(), failed, armed), replace(press, fresh=False)), Entity.SESSION) == {}

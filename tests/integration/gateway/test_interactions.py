@@ -1,50 +1,18 @@
-"""Commands and buttons as people meet them: who may, what is said, and that the deed does not hang on the acknowledgement."""
+"""Commands as people meet them: who may, what is said, and that the deed does not hang on the acknowledgement."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import Any
 
 import discord
 import pytest
 
-from bot.loopback.discord import Interaction, Member, Message
+from bot.loopback.discord import Interaction, Member
 from bot.loopback.discord.errors import Code
-from storage import events as e
-from storage.errors import Impossible, NotStored
-from storage.models import Continuation, Part, PartId, PartKind, Run
-from storage.states import ContinuationState, PartState, PromptState, RunState, SessionState
+from storage.errors import NotStored
+from storage.states import ContinuationState, PromptState, SessionState
+from tests.integration.gateway.scenes import CALLBACK, conversation_id, driver, pending
 from tests.support.gateway_house import Hotel
-from tests.support.storage import Driver, Time
-
-CALLBACK = ("POST", "/interactions/{interaction_id}/{token}/callback")
-
-
-def driver(hotel: Hotel) -> Driver:
-    return Driver(hotel.backend.store, Time(hotel.clock.now_ms()))
-
-
-async def conversation_id(hotel: Hotel) -> Any:
-    found = await hotel.backend.conversation(hotel.channel.id)
-    assert found is not None
-    return found.id
-
-
-async def pending(hotel: Hotel, by: Member | None = None) -> Continuation:
-    """A wait that is armed, of alice if nobody else is named."""
-    drive = driver(hotel)
-    run = await drive.running(await conversation_id(hotel), author_id=(by or hotel.alice).id, author_name="alice")
-    asked = await drive.wait(run)
-    await drive.settle(run)
-    return await drive.continuation(asked.id)
-
-
-async def ended(hotel: Hotel, outcome: Any = RunState.INTERRUPTED) -> Run:
-    drive = driver(hotel)
-    run = await drive.running(await conversation_id(hotel), author_id=hotel.alice.id)
-    await drive.settle(run, outcome)
-    return await drive.run(run.id)
 
 
 async def slash(hotel: Hotel, path: str, who: Member | None = None, **options: Any) -> Interaction:
@@ -56,17 +24,6 @@ async def said(hotel: Hotel, path: str, who: Member | None = None, **options: An
     answer = await (await slash(hotel, path, who, **options)).answer()
     assert answer.ephemeral
     return answer.content + "".join(embed.get("description", "") for embed in answer.embeds)
-
-
-async def notice(hotel: Hotel, verb: str, subject: int, label: str = "Go") -> Message:
-    """A notice with a button, posted as the outbox does."""
-    stored = json.dumps([{"label": label, "style": "primary", "custom_id": f"np:{verb}:{subject}"}])
-    made = Part(
-        PartId(1), await conversation_id(hotel), hotel.channel.id, 1, PartKind.NOTICE, PartState.SENDING, "?", f"{verb}{subject}", 0
-    )
-    object.__setattr__(made, "components", stored)
-    await hotel.gateway.chat.send(made, 5)
-    return await hotel.people.wait_message(hotel.channel, lambda row: bool(row.components))
 
 
 async def test_the_list_says_who_where_why_and_when(hotel: Hotel) -> None:
@@ -207,34 +164,6 @@ async def test_a_channel_without_a_conversation_is_said_to_have_none(hotel: Hote
     assert "Nobody has spoken" in answer.content
 
 
-@pytest.mark.parametrize("verb", ["resume", "continue", "offer-run"])
-async def test_a_button_in_a_channel_that_is_bound_no_more_does_not_set_the_agent_to_work(hotel: Hotel, verb: str) -> None:
-    await hotel.up()
-    run = await ended(hotel)
-    subject = run.id if verb == "resume" else run.conversation_id
-    message = await notice(hotel, verb, subject)
-    await hotel.down()
-    lobby = await hotel.people.create_channel(hotel.guild, "lobby")
-    hotel.bound = [lobby.id]
-    since = len(hotel.discord.log)
-    await hotel.start()
-    await hotel.discord.log.wait_kind("gateway.identify", since=since)
-    pressed = await hotel.people.click(message, hotel.alice, f"np:{verb}:{subject}")
-    assert "not connected to a project" in (await pressed.followup()).content
-    assert [name for name, _ in hotel.backend.calls if name in {"resume", "attend", "choose"}] == []
-
-
-async def test_a_press_that_meets_a_fault_is_answered(hotel: Hotel) -> None:
-    await hotel.up()
-    run = await ended(hotel)
-    message = await notice(hotel, "resume", run.id)
-    # The notice itself is heard too; the fault is for the press.
-    await hotel.backend.until(lambda: any(seen_id == message.id for seen_id, *_ in hotel.backend.named("seen")))
-    hotel.backend.failures.append(Impossible("a row that cannot be"))
-    pressed = await hotel.people.click(message, hotel.alice, f"np:resume:{run.id}")
-    assert "made a mistake" in (await pressed.followup()).content
-
-
 async def test_a_strangers_command_that_cannot_be_answered_in_private_is_met_with_silence(hotel: Hotel) -> None:
     await hotel.up()
     since = len(hotel.discord.log)
@@ -279,130 +208,3 @@ async def test_a_database_that_cannot_be_used_is_one_sentence(hotel: Hotel) -> N
     await hotel.up()
     hotel.backend.failures.append(NotStored("disk full"))
     assert "cannot use its database" in await said(hotel, "stop")
-
-
-async def test_resume_works_after_a_restart_once_and_its_button_goes_away(hotel: Hotel) -> None:
-    await hotel.up()
-    run = await ended(hotel)
-    message = await notice(hotel, "resume", run.id)
-    await hotel.down()
-    await hotel.up()
-    first = await hotel.people.click(message, hotel.alice, f"np:resume:{run.id}")
-    assert (await first.followup()).content == "The agent goes on."
-    await hotel.discord.log.wait_for(lambda record: record.kind == "message.edit" and record.message_id == message.id)
-    assert message.components == []
-    (call,) = hotel.backend.named("resume")
-    assert call[0] == run.id
-
-
-async def test_a_second_press_says_that_it_was_done(hotel: Hotel) -> None:
-    await hotel.up()
-    run = await ended(hotel)
-    message = await notice(hotel, "resume", run.id)
-    # The buttons cannot be taken away this time, so somebody presses again.
-    hotel.discord.faults.status("PATCH", "/webhooks/{webhook_id}/{token}/messages/{message_id}", 400)
-    await (await hotel.people.click(message, hotel.alice, f"np:resume:{run.id}")).followup()
-    second = await hotel.people.click(message, hotel.admin, f"np:resume:{run.id}")
-    assert "already" in (await second.followup()).content
-    outcomes = [outcome for *_, outcome in hotel.backend.named("resume")]
-    assert isinstance(outcomes[0], e.Refusal) is False
-    assert outcomes[1] == e.Refusal(e.Code.DUPLICATE)
-
-
-@pytest.mark.parametrize("verb", ["offer-run", "offer-discard"])
-async def test_what_catch_up_offered_is_run_or_discarded(hotel: Hotel, verb: str) -> None:
-    await hotel.up()
-    conversation = await conversation_id(hotel)
-    drive = driver(hotel)
-    old = await drive.prompt(conversation, source="catch_up", ordered_ms=drive.time.ms - 9_000_000)
-    assert old.state is PromptState.OFFERED
-    message = await notice(hotel, verb, conversation)
-    await (await hotel.people.click(message, hotel.alice, f"np:{verb}:{conversation}")).followup()
-    found = await hotel.backend.prompt(old.id)
-    assert found is not None
-    assert found.state is (PromptState.WAITING if verb == "offer-run" else PromptState.WITHDRAWN)
-
-
-async def test_continue_and_discard_answer_and_go_away(hotel: Hotel) -> None:
-    await hotel.up()
-    run = await ended(hotel)
-    conversation = await conversation_id(hotel)
-    for verb, subject in (("continue", conversation), ("discard", run.id)):
-        message = await notice(hotel, verb, subject)
-        since = len(hotel.discord.log)
-        assert (await (await hotel.people.click(message, hotel.alice, f"np:{verb}:{subject}")).followup()).content
-        await hotel.discord.log.wait_kind("message.edit", since=since)
-        assert message.components == []
-    assert len(hotel.backend.named("attend")) == 1
-
-
-async def test_only_an_admin_has_a_parked_agent_tried(hotel: Hotel) -> None:
-    await hotel.up()
-    drive, conversation = driver(hotel), await conversation_id(hotel)
-    run = await drive.running(conversation)
-    await drive.done(replace(drive.settle_event(run, RunState.FAILED), park_until_ms=drive.time.ms + 3_600_000))
-    message = await notice(hotel, "try-now", conversation)
-    custom_id = f"np:try-now:{conversation}"
-    assert "Only an admin" in (await (await hotel.people.click(message, hotel.alice, custom_id)).answer()).content
-    assert hotel.backend.named("unpark") == []
-    pressed = await hotel.people.click(message, hotel.admin, custom_id)
-    assert (await pressed.followup()).content == "The agent is tried now."
-    await hotel.discord.log.wait_for(lambda record: record.kind == "message.edit" and record.message_id == message.id)
-    found = await hotel.backend.conversation_by_id(conversation)
-    assert found is not None
-    assert found.not_before_ms == 0
-
-
-async def test_only_an_admin_gives_up_a_turn_that_cannot_be_ended(hotel: Hotel) -> None:
-    await hotel.up()
-    run = await driver(hotel).running(await conversation_id(hotel))
-    message = await notice(hotel, "give-up", run.id)
-    assert "Only an admin" in (await (await hotel.people.click(message, hotel.alice, f"np:give-up:{run.id}")).answer()).content
-    assert hotel.backend.named("give_up") == []
-    pressed = await hotel.people.click(message, hotel.admin, f"np:give-up:{run.id}")
-    assert (await pressed.followup()).content == "It was given up; what waited goes on."
-    found = await hotel.backend.store.runs.by_id(run.id)
-    assert found is not None
-    assert found.state is RunState.INTERRUPTED
-
-
-async def test_a_stranger_presses_in_vain(hotel: Hotel) -> None:
-    await hotel.up()
-    run = await ended(hotel)
-    message = await notice(hotel, "resume", run.id)
-    pressed = await hotel.people.click(message, hotel.stranger, f"np:resume:{run.id}")
-    answer = await pressed.answer()
-    assert "not on the list" in answer.content
-    assert answer.ephemeral
-    assert hotel.backend.named("resume") == []
-
-
-async def test_a_button_that_nobody_knows_any_more_says_so(hotel: Hotel) -> None:
-    await hotel.up()
-    message = await notice(hotel, "juggle", 1)
-    answer = await (await hotel.people.click(message, hotel.alice, "np:juggle:1")).answer()
-    assert answer.ephemeral
-    assert "no longer available" in answer.content
-
-
-async def test_a_button_of_another_conversation_does_nothing(hotel: Hotel) -> None:
-    await hotel.up()
-    drive = driver(hotel)
-    elsewhere = await drive.bind(channel_id=5, folder="/elsewhere")
-    run = await drive.running(elsewhere.id)
-    await drive.settle(run, RunState.INTERRUPTED)
-    message = await notice(hotel, "resume", run.id)
-    pressed = await hotel.people.click(message, hotel.admin, f"np:resume:{run.id}")
-    assert "no longer available" in (await pressed.followup()).content
-    assert hotel.backend.named("resume") == []
-
-
-async def test_a_button_acts_although_its_acknowledgement_failed(hotel: Hotel) -> None:
-    await hotel.up()
-    run = await ended(hotel)
-    message = await notice(hotel, "resume", run.id)
-    hotel.discord.faults.refuse(*CALLBACK, Code.UNKNOWN_INTERACTION)
-    await hotel.people.click(message, hotel.alice, f"np:resume:{run.id}")
-    told = await hotel.people.wait_message(hotel.channel, after=message)
-    assert "The agent goes on." in told.content
-    assert len(hotel.backend.named("resume")) == 1

@@ -14,6 +14,7 @@ import pytest
 from bot.agents.base import AgentEvent, AgentProvider, AgentSession, AgentUnavailable, Lost, PromptPart, SessionSpec, ToolHandler
 from storage.events import Code, Refusal
 from storage.states import ContinuationState, PromptState, RunState, SessionState
+from storage.store import Done
 from tests.support.clock import SkippingClock
 from tests.support.house import ADMIN, ANN, CHANNEL, PATIENCE_S, House
 
@@ -23,7 +24,7 @@ from tests.support.house import ADMIN, ANN, CHANNEL, PATIENCE_S, House
     [
         ("fail auth", "login was rejected", True),
         ("fail overloaded", "overloaded", True),
-        ("fail prompt_too_long", "/reset begins a new one", False),
+        ("fail prompt_too_long", "grown too long for the model. Start fresh goes on", False),
         ("die", "process ended in the middle", True),
     ],
 )
@@ -38,7 +39,7 @@ async def test_people_are_told_one_sentence_and_may_resume_where_that_makes_sens
         assert answer.text.startswith("so far\n-# nothing scheduled")
         assert says in notice.text
         buttons = [button["custom_id"] for button in json.loads(notice.part.components or "[]")]
-        assert buttons == ([f"np:resume:{run.id}"] if resumable else [])
+        assert buttons == [f"np:{'resume' if resumable else 'fresh'}:{run.id}"]
         assert (await house.continuation(ContinuationState.DROPPED)).origin_run_id == run.id
 
 
@@ -88,6 +89,25 @@ async def test_a_turn_that_is_cut_off_each_time_it_is_resumed_is_not_offered_aga
         run = await house.run(4, RunState.FAILED)
         await house.until(lambda: len(house.posted()) == 5)
         assert f"np:resume:{run.id}" in (house.chat.messages[-1].part.components or "")
+
+
+async def test_a_session_that_is_no_use_any_more_is_left_for_one_that_knows_what_was_said(tmp_path: Path) -> None:
+    async with House(tmp_path) as house:
+        await house.say("say the tests are green\nwait 10h look")
+        await house.run(0, RunState.SUCCEEDED)
+        await house.until(house.words)
+        await house.say("fail bad_request")
+        broken = await house.run(1, RunState.FAILED)
+        house.plays = "say going on"
+        pressed = await asyncio.gather(*(house.runtime.start_fresh(broken.id, ANN) for _ in range(3)))
+        assert sum(isinstance(outcome, Done) for outcome in pressed) == 1
+        await house.until(lambda: "going on" in house.words())
+        assert house.prompts[2][0] != house.prompts[0][0]
+        told = house.told()[2]
+        assert "asks you to go on in a new session, because the earlier one is no use any more (bad_request: " in told
+        assert "Ann: say the tests are green wait 10h look\nyou: the tests are green" in told
+        assert "The request was:\nAnn: fail bad_request" in told
+        assert (await house.continuation(ContinuationState.FENCED)).reason == "look"
 
 
 async def test_a_usage_limit_holds_the_agent_everywhere_and_what_it_cut_off_goes_on_by_itself_when_it_ends(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ RARE: dict[str, Callable[[Now], Event]] = {
     "speak": lambda n: e.Say(n.owner, n.run, n.fence, (words(PartKind.NARRATION),)),
     "skip": lambda n: e.Skip(n.owner, n.run, n.fence, "private"),
     "unpark": lambda n: e.Unpark("user:1", n.conversation.id),
-    "resume": lambda n: e.Resume("user:1", n.run, 1, "ann", "go on"),
+    "resume": lambda n: e.Resume("user:1", n.run, 1, "ann", "go on", fresh=n.how % 3 == 0),
     "cancel": lambda n: e.Cancel(n.by, n.continuation, "cancelled", n.own, by_agent=n.how > 5),
     "wake now": lambda n: e.WakeNow(n.by, n.continuation, n.own),
     "stop": lambda n: e.Stop(n.by, n.conversation.id, next(NUMBERS), reset=n.how > 4, only_own=n.own),
