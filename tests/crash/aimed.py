@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bot.clock import SystemClock
 from bot.demo.recorder import DidNotCome
-from bot.loopback.discord import ApiError, CannotInvokeError, Code, LoopbackDiscord, Member, Message
+from bot.loopback.discord import ApiError, CannotInvokeError, Code, LoopbackDiscord, Message
 from storage.models import Snapshot
 from storage.states import ContinuationState, PromptState, RunState
 from tests.crash.rest import quiet
@@ -104,11 +105,6 @@ class Aimed(Storm):
         return await self.come(lambda rows: any(p.message_id == message.id and p.state is PromptState.SETTLED for p in rows.prompts))
 
     @property
-    def ada(self) -> Member:
-        """The admin."""
-        return self._porter.ada
-
-    @property
     def discord(self) -> LoopbackDiscord:
         return self._porter.discord
 
@@ -164,8 +160,8 @@ class Aimed(Storm):
             told.commanded = True
         await self._porter.discord.people.slash(self._porter.channel, self._porter.ada, path, options)
 
-    async def press(self, custom_id: str, by: Member | None = None) -> None:
-        """Alice, or whoever is named, presses the newest button whose id begins like this, if there is one."""
+    async def press(self, custom_id: str, *, admin: bool = False) -> None:
+        """Alice, or the admin, presses the newest button whose id begins like this, if there is one."""
         shown = [
             (message, button["custom_id"])
             for message in self._porter.discord.people.messages(self._porter.channel)
@@ -174,7 +170,7 @@ class Aimed(Storm):
             if button["custom_id"].startswith(custom_id)
         ]
         if shown:
-            await self._porter.discord.people.click(shown[-1][0], by or self._porter.alice, shown[-1][1])
+            await self._porter.discord.people.click(shown[-1][0], self._porter.ada if admin else self._porter.alice, shown[-1][1])
 
 
 async def killed_at(
@@ -281,11 +277,16 @@ async def choose(story: Aimed) -> None:
 
 
 async def unpark(story: Aimed) -> None:
-    # Its prompt that goes on by itself waits until an admin has it tried.
-    await story.say("say {w}\nlimit 600")
-    parked = await story.come(lambda rows: any(conversation.not_before_ms for conversation in rows.conversations))
-    if parked and await story.listening():
-        await story.press("np:try-now:", by=story.ada)
+    # One limit at a time, and a short one: what waits for its end must come to rest with the rest.
+    if not await story.come(lambda rows: _parked(rows) or quiet(rows)) or not await story.listening():
+        return
+    await story.say("say {w}\nlimit 10")
+    if await story.come(_parked):
+        await story.press("np:try-now:", admin=True)
+
+
+def _parked(rows: Snapshot) -> bool:
+    return any(conversation.not_before_ms > SystemClock().now_ms() for conversation in rows.conversations)
 
 
 async def attend(story: Aimed) -> None:
@@ -338,7 +339,6 @@ def _working(rows: Snapshot) -> bool:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 _INTERRUPTED: Final = "C3.after"
-
 #: What a turn passes.
 TURNS: Final = {
     "C1": Story(talk),
@@ -366,8 +366,8 @@ PEOPLE: Final = {
     "cancel": Story(cancel),
     "wakenow": Story(wake_now),
     "stop": Story(stop),
-    "unpark": Story(unpark),
     "resume": Story(resume, first=_INTERRUPTED),
+    "unpark": Story(unpark),  # last: what it leaves holds the agent for a while
 }
 #: What is done to the outside, or asked of it.
 OUTSIDE: Final = {
