@@ -2,6 +2,9 @@
 
     python -m tests.crash.load --minutes 120 --kill-minutes 10 --seed 1
 
+If anything is broken, the log, the database and what Discord saw stay in the folder that is named at the end. `--haste 6` brings the
+faults six times as often.
+
 What people do and what goes wrong is that of the storm, and beside it: the database locked by somebody else, a disk that
 takes no byte, a process that stands still for longer than a lease. Memory and descriptors are sampled, and must not grow
 between the second and the last quarter of a life of ten minutes or more. Exit code 1 and an account of it if anything is broken.
@@ -13,6 +16,7 @@ import argparse
 import asyncio
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import statistics
@@ -56,8 +60,9 @@ class Sample:
 class Load(Storm):
     """One story on one stage."""
 
-    def __init__(self, porter: Porter, seed: int, agent: Agent) -> None:
+    def __init__(self, porter: Porter, seed: int, agent: Agent, haste: float) -> None:
         super().__init__(porter, seed, agent)
+        self._haste = haste
         self._samples: list[Sample] = []
         #: Kills and faults that need a living process take turns.
         self._hands = asyncio.Lock()
@@ -132,7 +137,7 @@ class Load(Storm):
 
     async def _trouble(self) -> None:
         while True:
-            await self._porter.clock.sleep(self._random.uniform(10.0, 60.0))
+            await self._porter.clock.sleep(self._random.uniform(10.0, 60.0) / self._haste)
             kind = self._random.choice(("lock", "lock", "disk", "still", "clear"))
             self.outcome.counts[f"fault {kind}"] += 1
             match kind:
@@ -222,11 +227,11 @@ def _lock(database: Path, seconds: float) -> None:
         other.execute("ROLLBACK")
 
 
-async def load(folder: Path, *, minutes: float, kill_minutes: float, seed: int, agent: Agent = "scripted") -> Outcome:
+async def load(folder: Path, *, minutes: float, kill_minutes: float, seed: int, agent: Agent = "scripted", haste: float = 1) -> Outcome:
     """Play one."""
     (folder / "annex").mkdir()
     async with Porter(folder, agent=agent, config=extra_config()) as porter:
-        return await Load(porter, seed, agent).play(minutes, kill_minutes)
+        return await Load(porter, seed, agent, haste).play(minutes, kill_minutes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -236,17 +241,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kill-minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=("scripted", "real"), default="scripted")
+    parser.add_argument("--haste", type=float, default=1, help="how many times as often something goes wrong")
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it there")
     chosen = parser.parse_args(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    with tempfile.TemporaryDirectory(prefix="np-load-") as temporary:
-        folder = chosen.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        outcome = asyncio.run(load(folder, minutes=chosen.minutes, kill_minutes=chosen.kill_minutes, seed=chosen.seed, agent=chosen.agent))
+    folder = chosen.keep or Path(tempfile.mkdtemp(prefix="np-load-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    work = load(folder, minutes=chosen.minutes, kill_minutes=chosen.kill_minutes, seed=chosen.seed, agent=chosen.agent, haste=chosen.haste)
+    outcome = asyncio.run(work)
+    (folder / "nightporter.log").write_text(outcome.log)
     print(f"{chosen.minutes:g} minutes, {outcome.kills} kills, seed {chosen.seed}, agent {chosen.agent}")  # noqa: T201
     for sentence in (", ".join(f"{k} {n}" for k, n in sorted(outcome.counts.items())), *outcome.account, *outcome.broken):
         print(f"  {sentence}")  # noqa: T201 - a command
-    print("nothing found" if not outcome.broken else f"{len(outcome.broken)} found")  # noqa: T201
+    print("nothing found" if not outcome.broken else f"{len(outcome.broken)} found; all of it is in {folder}")  # noqa: T201
+    if not outcome.broken and not chosen.keep:
+        shutil.rmtree(folder)
     return 1 if outcome.broken else 0
 
 
