@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from storage.models import PartKind, Prompt, Run
+from storage.models import PartKind, Prompt, PromptKind, Run, RunId
 from storage.states import ContinuationState, PartState, PromptState, RunState
 from tests.support.history import History
 
@@ -27,12 +27,36 @@ def unaccounted(history: History, told: Iterable[Told]) -> list[str]:
     """Each message that has no right end, as a sentence."""
     prompts = {prompt.message_id: prompt for prompt in history.rows.prompts if prompt.message_id is not None}
     posted = Counter(word for record in history.posted() for word in re.findall(r"\b[sw]?m\d+x\b", record.text or ""))
-    found = [f"P6: {word} was posted {count} times" for word, count in posted.items() if count > 1 and not word.startswith("w")]
+    again = _asked_again(history)
+    words_again = {word for one in told if one.message_id in again for word in one.words}
+    found = [
+        f"P6: {word} was posted {count} times"
+        for word, count in posted.items()
+        if count > 1 and not word.startswith("w") and word.removeprefix("s") not in words_again
+    ]
     for one in told:
+        if one.message_id in again:
+            # Each of the sessions that were asked may have said it.
+            continue
         prompt = prompts.get(one.message_id)
         if prompt is not None:
             found += _ended(history, one, prompt, posted)
     return found + list(_waits(history))
+
+
+def _asked_again(history: History) -> set[int]:
+    """Messages that were repeated to a new session, because somebody resumed their turn there."""
+    runs = {run.id: run for run in history.rows.runs}
+    found: set[int] = set()
+    for prompt in history.rows.prompts:
+        kind, _, number = prompt.source_key.partition(":")
+        resumed, by = (runs.get(RunId(int(number))) if kind == "resume" else None), history.run(prompt.run_id)
+        while resumed is not None and by is not None and resumed.session_id != by.session_id:
+            asked = [one for one in history.rows.prompts if one.run_id == resumed.id]
+            found |= {one.message_id for one in asked if one.message_id is not None}
+            before = next((one.source_key.rpartition(":")[2] for one in asked if one.kind is PromptKind.RESUME), None)
+            resumed = runs.get(RunId(int(before))) if before is not None else None
+    return found
 
 
 def _ended(history: History, told: Told, prompt: Prompt, posted: Counter[str]) -> Iterator[str]:

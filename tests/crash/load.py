@@ -249,7 +249,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     work = load(folder, minutes=chosen.minutes, kill_minutes=chosen.kill_minutes, seed=chosen.seed, agent=chosen.agent, haste=chosen.haste)
     outcome = asyncio.run(work)
-    (folder / "nightporter.log").write_text(outcome.log)
     print(f"{chosen.minutes:g} minutes, {outcome.kills} kills, seed {chosen.seed}, agent {chosen.agent}")  # noqa: T201
     for sentence in (", ".join(f"{k} {n}" for k, n in sorted(outcome.counts.items())), *outcome.account, *outcome.broken):
         print(f"  {sentence}")  # noqa: T201 - a command
