@@ -72,8 +72,8 @@ _FAILURES: dict[ErrorKind, tuple[str, bool]] = {
     ErrorKind.OVERLOADED: ("The model's service is overloaded at the moment.", True),
     ErrorKind.API: ("The model's service had an error.", True),
     ErrorKind.NETWORK: ("The model's service could not be reached.", True),
-    ErrorKind.BAD_REQUEST: (f"The agent's session is not accepted any more by the model's service. {_AFRESH}", False),
-    ErrorKind.PROMPT_TOO_LONG: (f"The conversation has grown too long for the model. {_AFRESH}", False),
+    ErrorKind.BAD_REQUEST: ("The agent's session is not accepted any more by the model's service.", False),
+    ErrorKind.PROMPT_TOO_LONG: ("The conversation has grown too long for the model.", False),
     ErrorKind.SESSION_LOST: ("The agent no longer knows this session; resuming begins a new one.", True),
     ErrorKind.PROCESS: ("The agent's process ended in the middle of its turn.", True),
     ErrorKind.TIMEOUT: ("The agent was silent for too long and was stopped.", True),
@@ -87,7 +87,9 @@ def failed(run_id: RunId, kind: ErrorKind, *, resumable: bool) -> NewPart:
     sentence, sensible = _FAILURES[kind]
     if not resumable:
         return notice(f"{sentence} {_TOO_OFTEN}")
-    return notice(sentence, _resume(run_id) if sensible else _button("Start fresh", "primary", f"np:fresh:{run_id}"))
+    if sensible:
+        return notice(sentence, _resume(run_id))
+    return notice(f"{sentence} {_AFRESH}", _button("Start fresh", "primary", f"np:fresh:{run_id}"))
 
 
 def limit(run: Run, resets_at_ms: int | None, until_ms: int, *, goes_on: bool) -> NewPart:

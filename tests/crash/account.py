@@ -28,6 +28,7 @@ def unaccounted(history: History, told: Iterable[Told]) -> list[str]:
     prompts = {prompt.message_id: prompt for prompt in history.rows.prompts if prompt.message_id is not None}
     posted = Counter(word for record in history.posted() for word in re.findall(r"\b[sw]?m\d+x\b", record.text or ""))
     again = _asked_again(history)
+    told = list(told)
     words_again = {word for one in told if one.message_id in again for word in one.words}
     found = [
         f"P6: {word} was posted {count} times"
@@ -35,12 +36,9 @@ def unaccounted(history: History, told: Iterable[Told]) -> list[str]:
         if count > 1 and not word.startswith("w") and word.removeprefix("s") not in words_again
     ]
     for one in told:
-        if one.message_id in again:
-            # Each of the sessions that were asked may have said it.
-            continue
         prompt = prompts.get(one.message_id)
         if prompt is not None:
-            found += _ended(history, one, prompt, posted)
+            found += _ended(history, one, prompt, posted, asked_again=one.message_id in again)
     return found + list(_waits(history))
 
 
@@ -59,7 +57,7 @@ def _asked_again(history: History) -> set[int]:
     return found
 
 
-def _ended(history: History, told: Told, prompt: Prompt, posted: Counter[str]) -> Iterator[str]:
+def _ended(history: History, told: Told, prompt: Prompt, posted: Counter[str], *, asked_again: bool) -> Iterator[str]:
     times = sum(posted[word] for word in told.words)
     name = f"message {told.message_id} ({'/'.join(told.words)})"
     run = history.run(prompt.run_id)
@@ -70,16 +68,17 @@ def _ended(history: History, told: Told, prompt: Prompt, posted: Counter[str]) -
             if times:
                 yield f"P1: {name} was withdrawn and answered"
         case PromptState.SETTLED if run is not None:
-            yield from _answered(history, name, run, times)
+            yield from _answered(history, name, run, times, asked_again=asked_again)
         case _:
             yield f"P1: {name} is {prompt.state} without a run"
 
 
-def _answered(history: History, name: str, run: Run, times: int) -> Iterator[str]:
+def _answered(history: History, name: str, run: Run, times: int, *, asked_again: bool) -> Iterator[str]:
     lost = [part for part in history.parts_of(run.id) if part.kind is not PartKind.NOTICE and part.state is not PartState.DELIVERED]
-    if times > 1:
+    # Each of the sessions that were asked may have said it.
+    if times > 1 and not asked_again:
         yield f"P6: {name} was answered {times} times"
-    if run.state is RunState.SUCCEEDED and times != 1 and not lost and run.skipped_why is None:
+    if run.state is RunState.SUCCEEDED and (times == 0 or (times > 1 and not asked_again)) and not lost and run.skipped_why is None:
         yield f"P6: {name} was answered {times} times by run {run.id}, which succeeded"
     if run.state in {RunState.INTERRUPTED, RunState.FAILED} and not _told(history, run):
         yield f"P3: run {run.id} of {name} is {run.state} ({run.ended_why}) and nobody was told"

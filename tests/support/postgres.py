@@ -32,10 +32,10 @@ class Postgres:
 
     def empty(self, name: str, tables: str) -> None:
         """Throw out whoever is connected, and every row."""
+        self.cut(name)
         self.server.psql(
-            f"""SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}';
-            \\c {name}
-            TRUNCATE {tables} RESTART IDENTITY CASCADE;"""  # noqa: S608 - names of our own making
+            f"""\\c {name}
+            TRUNCATE {tables} RESTART IDENTITY CASCADE;"""
         )
 
     def restart(self) -> None:
