@@ -41,6 +41,15 @@ lock *arguments:
 model-full:
     .venv/bin/pytest -n 0 -m full -s tests/model
 
+# Write down what the rules decide in their unit tests, after a change that is meant; then read the difference.
+decisions:
+    .venv/bin/pytest -n 0 -q tests/unit/transitions --snapshot-update
+
+# Change the rules one operator at a time: what no test notices is named. The survivors that remain, and why: docs/proofs/mutants.txt.
+mutants *arguments:
+    .venv/bin/mutmut run {{arguments}}
+    .venv/bin/mutmut results
+
 # The whole runtime on virtual time with faults: 200 seeds; arguments go to it, for example `just sim --seed 7 --trace`.
 sim *arguments:
     .venv/bin/python -m tests.simulation {{arguments}}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from enum import StrEnum
 from typing import Any
 
 from storage.events import Change, Entity, Event, Insert, Move, NewPart, Refusal, Touch
@@ -28,6 +31,9 @@ from storage.transitions import decide
 
 NOW = 10_000_000
 NOTICE = NewPart(PartKind.NOTICE, "notice", "notice-nonce")
+
+#: What was decided in the test that runs; `conftest.whole_decisions` compares it with what is kept.
+decisions: list[str] = []
 
 
 def conversation(row_id: int = 1, **more: Any) -> Conversation:
@@ -116,16 +122,47 @@ def snapshot(*rows: Any) -> Snapshot:
 
 def decided(snap: Snapshot, event: Event, now_ms: int = NOW, rules: Rules | None = None) -> tuple[Change, ...]:
     """The changes; a refusal fails the test."""
-    outcome = decide(snap, event, now_ms, rules or Rules())
+    outcome = _decide(snap, event, now_ms, rules)
     assert not isinstance(outcome, Refusal), outcome
     return outcome
 
 
 def refused(snap: Snapshot, event: Event, now_ms: int = NOW, rules: Rules | None = None) -> str:
     """The code of the refusal."""
-    outcome = decide(snap, event, now_ms, rules or Rules())
+    outcome = _decide(snap, event, now_ms, rules)
     assert isinstance(outcome, Refusal), outcome
     return outcome.code
+
+
+def _decide(snap: Snapshot, event: Event, now_ms: int, rules: Rules | None) -> tuple[Change, ...] | Refusal:
+    outcome = decide(snap, event, now_ms, rules or Rules())
+    changes = [f"refused: {outcome.code}"] if isinstance(outcome, Refusal) else [_shown(change) for change in outcome]
+    decisions.extend((f"{type(event).__name__}:", *(f"    {change}" for change in changes or ["nothing"])))
+    return outcome
+
+
+def _shown(change: Change) -> str:
+    """A change in one line, without the columns that a new row has anyway."""
+    match change:
+        case Insert(entity, row, why):
+            return f"new {entity} {row.id}, {why!r}{_columns({f.name: getattr(row, f.name) for f in fields(row) if _is_set(row, f)})}"
+        case Move(entity, row_id, before, after, why, fence, sets):
+            return f"{entity} {row_id}: {before} -> {after}, {why!r}{_fence(fence)}{_columns(sets)}"
+        case Touch(entity, row_id, sets, state, fence):
+            return f"{entity} {row_id}{'' if state is None else f' if {state}'}{_fence(fence)}{_columns(sets)}"
+
+
+def _is_set(row: object, column: Field[Any]) -> bool:
+    return column.name != "id" and (column.default is MISSING or getattr(row, column.name) != column.default)
+
+
+def _fence(fence: int | None) -> str:
+    return "" if fence is None else f" if fence {fence}"
+
+
+def _columns(values: Mapping[str, object]) -> str:
+    shown = (f"{name}={value if isinstance(value, StrEnum) else repr(value):.100}" for name, value in values.items())
+    return f": {' '.join(shown)}" if values else ""
 
 
 def moves(changes: tuple[Change, ...], entity: Entity) -> dict[int, Any]:
